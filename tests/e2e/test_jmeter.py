@@ -3,6 +3,7 @@ without Maven or a JDK."""
 
 from __future__ import annotations
 
+import csv
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from powerband.model.experiment import Experiment, Measure
 from powerband.model.load import Load
 from powerband.processes.failures import Code
 from powerband.processes.stop_request import StopRequest
+from powerband.readings.fleet import merge_fleet
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left", "jmeter")]
@@ -79,6 +81,19 @@ def test_a_plan_is_measured_as_a_load_of_our_own(tmp_path: Path) -> None:
     assert "send_lag_ns_p99" not in metrics and "littles_law_deviation" not in metrics
     assert len(directory.samples.read_text().splitlines()) > 30
     assert directory.jmeter_log.is_file()
+
+
+def test_a_transaction_is_placed_by_its_end_and_left_out_if_the_end_cuts_it(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.jmx"
+    plan.write_text(PLAN.read_text().replace('parent">false', 'parent">true'))
+    of = case(plan, Measure(warmup_ns=1_500 * MS, **CALM), think_ms="500")
+    record = run_one(of, tmp_path)
+    assert (record.status, record.failure) == ("measured", None)
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None and fleet.times("response_time_ns").quantile(0.01) >= 19 * MS
+    with TrialDir(tmp_path / "0001").samples.open(newline="") as file:
+        idle_ms = [int(row["IdleTime"]) for row in csv.DictReader(file)]
+    assert sum(each >= 490 for each in idle_ms) == record.jmeter["transactions_alone"] < len(idle_ms)
 
 
 def test_a_plan_that_ends_too_early(tmp_path: Path) -> None:

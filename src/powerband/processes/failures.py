@@ -41,6 +41,7 @@ class Code(StrEnum):
     JMETER_FAILED = "jmeter_failed"
     NO_SAMPLES = "no_samples"
     PLAN_ENDED = "plan_ended"
+    CLOCK_SET = "clock_set"
     INTERRUPTED = "interrupted"
     NODE_LOST = results.NODE_LOST
 

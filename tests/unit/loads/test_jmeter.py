@@ -30,6 +30,7 @@ HEADER = (
     "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads,threadName\n"
 )
 JMETER = JMeter(Path("/cache/jmeter"), Jdk(Path("/jdk"), 17))
+UNRESOLVED = "CannotResolveClassException"
 
 
 def exited(at_ns: int, exit_code: int = 0) -> Exited:
@@ -49,7 +50,9 @@ class Stand:
     """A trial's folder, in which the test plays JMeter. `now_ms` counts from the first request on; the clock began at
     100 s."""
 
-    def __init__(self, folder: Path, events: LineFile, listener: socket.socket, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, events: LineFile, listener: socket.socket, *, plan: Path = EXAMPLE, **options: Any
+    ) -> None:
         self.now_ns = 100 * SECOND
         self.keeper = Keeper()
         self.directory = TrialDir(folder)
@@ -58,7 +61,7 @@ class Stand:
         given = {"warmup_ns": None, "duration_ns": SECOND, "drain_ns": SECOND, **options}
         port = listener.getsockname()[1]
         self.load = JMeterLoad(
-            self.keeper, JMETER, read_plan(EXAMPLE), events, self.directory, port=port, **given  # type: ignore[arg-type]
+            self.keeper, JMETER, read_plan(plan), events, self.directory, port=port, **given  # type: ignore[arg-type]
         )  # fmt: skip
 
     def answer(self, from_ms: int, to_ms: int, code: str = "200", ok: str = "true") -> None:
@@ -218,6 +221,22 @@ def test_a_plan_that_ends_by_itself(stand: Any, warmup_ns: int | None, said: str
     assert said in failed.value.failure.message
 
 
+def test_a_transaction_that_the_shutdown_cuts_is_no_request(stand: Any, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.jmx"
+    plan.write_text(EXAMPLE.read_text().replace('parent">false', 'parent">true'))
+    of: Stand = stand(warmup_ns=0, plan=plan)
+    begun(of)
+    of.look(1_000)
+    assert of.told() == ["Shutdown"]
+    with of.directory.samples.open("a") as file:
+        file.write("100900,0,A visit,,,true,0,0,2,2,Customers 1-1\n")
+    of.directory.jmeter_output.write_text("Command: Shutdown received from /127.0.0.1\n")
+    of.keeper.exited = exited(of.now_ns)
+    of.look(1_300)
+    (summary,) = of.load.summaries
+    assert summary["total"]["outcomes"] == {"ok": 50}
+
+
 def test_a_plan_that_ends_by_itself_while_its_jvm_still_runs(stand: Any) -> None:
     of: Stand = stand(warmup_ns=0)
     begun(of)
@@ -237,6 +256,14 @@ def test_a_plan_that_ends_by_itself_while_its_jvm_still_runs(stand: Any) -> None
         ),
         (1, "An error occurred: no class Nix\n", Code.JMETER_FAILED, "could not run the plan.*\n  An error occurred"),
         (1, "", Code.JMETER_FAILED, "could not run the plan; see jmeter.out"),
+        (
+            1,
+            f"Cause:\n{UNRESOLVED}: org.apache.jmeter.protocol.system.SystemSampler\n",
+            Code.JMETER_FAILED,
+            r"could not run the plan; org\.apache\.jmeter\.protocol\.system\.SystemSampler is in JMeter's own "
+            r"ApacheJMeter_native\.jar, which powerband does not install.*\{search_paths: FOLDER\}; it said",
+        ),
+        (1, f"{UNRESOLVED}: kg.apc.Timer\n", Code.JMETER_FAILED, "a class that it cannot resolve is part of a plugin"),
     ],
 )
 def test_not_one_sample(stand: Any, exit_code: int, output: str, code: Code, said: str) -> None:
@@ -295,8 +322,9 @@ def test_a_clock_that_was_set(stand: Any, monkeypatch: pytest.MonkeyPatch) -> No
     begun(of)
     of.look(900)
     monkeypatch.setattr(module, "_wall_ahead_ns", lambda: 70 * MS)
-    with pytest.raises(TrialFailed, match="clock was set by 70 ms"):
+    with pytest.raises(TrialFailed, match="clock was set by 70 ms") as failed:
         of.load.check_ended()
+    assert failed.value.failure.code == Code.CLOCK_SET
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -308,5 +336,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "-Xmx4g" in larger and "-Xms1g" not in larger
     assert argv[argv.index("-t") + 1] == str(EXAMPLE)
     assert "-Jusers=8" in argv and "-Jjmeterengine.nongui.port=4711" in argv
+    assert "-Jjmeter.save.saveservice.idle_time=true" in argv
     # powerband sets every option that its reader needs.
     assert "-Jjmeter.save.saveservice.label=true" in argv and "-Jjmeter.save.saveservice.label=false" not in argv

@@ -12,7 +12,7 @@ import pytest
 
 from powerband.base.errors import ExperimentError, MeasurementError, SubjectError
 from powerband.loads import kind_of
-from powerband.loads.jmeter.install import ARTIFACTS, VERSION, JMeter, installed_jmeter
+from powerband.loads.jmeter.install import ARTIFACTS, VERSION, JMeter, installed_jmeter, jar_left_out
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.processes.jdk import find_jdk
@@ -130,3 +130,16 @@ def test_a_run_is_not_begun_without_its_plan(machine: Path) -> None:
         kind_of(plain).prepare(plain, stop)
         with pytest.raises(ExperimentError, match="there is no JMeter plan"):
             kind_of(case).prepare(case, stop)
+
+
+@pytest.mark.parametrize(
+    ("name", "jar"),
+    [
+        ("org.apache.jmeter.protocol.smtp.sampler.SmtpSampler", "ApacheJMeter_mail.jar"),
+        ("org.apache.jmeter.protocol.system.SystemSampler", "ApacheJMeter_native.jar"),
+        ("org.apache.jmeter.protocol.http.sampler.SoapSampler", None),
+        ("kg.apc.jmeter.timers.VariableThroughputTimer", None),
+    ],
+)
+def test_which_of_jmeters_jars_is_left_out(name: str, jar: str | None) -> None:
+    assert jar_left_out(name) == jar

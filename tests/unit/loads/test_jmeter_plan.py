@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import starmap
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,21 @@ def test_the_example() -> None:
     made = read_plan(EXAMPLE)
     assert made.thread_groups == 1
     assert made.variables == {"server": "${__P(host,127.0.0.1)}"}
-    assert [made.value(found.host, {}) for found in made.destinations] == ["127.0.0.1"]
+    assert [made.host(found, {}) for found in made.destinations] == ["127.0.0.1", None]
     assert [(each.name, each.alone) for each in made.transactions] == [("A visit", False)]
     check_hosts(made, {}, ())
     said = r"Where the server is goes to shop\.example, for which \$\{server\} stands with these load\.properties: shop"
     with pytest.raises(ValueError, match=said):
         check_hosts(made, {"host": "shop.example"}, ())
     check_hosts(made, {"host": "shop.example"}, ("shop.example",))
+    with pytest.raises(ValueError, match=r"Front page goes to shop\.example, for which its path stands with these"):
+        check_hosts(made, {"path": "http://shop.example/x?token=y"}, ())
+
+
+def test_an_empty_property_is_one_that_is_not_given(tmp_path: Path) -> None:
+    made = plan(tmp_path, sampler("HTTPSampler.domain", "${__P(where,shop.example)}"))
+    with pytest.raises(ValueError, match="--allow-host"):
+        check_hosts(made, {"where": ""}, ())
 
 
 @pytest.mark.parametrize(
@@ -62,17 +71,21 @@ def test_the_example() -> None:
         ("HTTPSampler.domain", "${__time()}", None),
         ("HTTPSampler.domain", "::1", "::1"),
         ("HTTPSampler.path", "https://shop.example:8443/x?y=${z}", "shop.example"),
+        ("HTTPSampler.path", "https://${server}:8443/x?y=${z}", "shop.example"),
+        ("HTTPSampler.path", "http${s}://${__P(where,shop.example)}?y=${z}", "shop.example"),
+        ("HTTPSampler.path", "${base}/x?y=${z}", "shop.example"),
+        ("HTTPSampler.path", "${other}/x", None),
+        ("HTTPSampler.path", "https://${__groovy(a/b)}/x", None),
         ("HTTPSampler.proxyHost", "proxy.example", "proxy.example"),
         ("TCPSampler.server", "10.0.0.7", "10.0.0.7"),
     ],
 )
 def test_hosts(tmp_path: Path, key: str, text: str, host: str | None) -> None:
-    made = plan(
-        tmp_path, sampler(key, text), variables=variable("server", "${name}") + variable("name", "shop.example")
-    )
+    known = {"server": "${name}", "name": "shop.example", "s": "s", "base": "https://shop.example:8443"}
+    made = plan(tmp_path, sampler(key, text), variables="".join(starmap(variable, known.items())))
     (found,) = made.destinations
     assert found.element == "Home"
-    assert made.value(found.host, {}) == host
+    assert made.host(found, {}) == host
     if host in ("::1", None):
         check_hosts(made, {}, ())
     else:
@@ -90,12 +103,14 @@ def test_what_is_disabled_is_not_there(tmp_path: Path) -> None:
 def test_groups_that_run_before_and_after_the_load(tmp_path: Path) -> None:
     apart = "".join(f'<{tag}ThreadGroup testname="{tag}"/><hashTree/>' for tag in ("Setup", "Post"))
     same = '<SetupThreadGroup testname="g"/><hashTree/>'
-    assert plan(tmp_path, "", f"{apart}{same}{GROUP}").groups_apart == {"Setup", "Post"}
+    within = '<HTTPSamplerProxy testname="Setup"/><hashTree/><LoopController testname="Post"/><hashTree/>'
+    assert plan(tmp_path, within, f"{apart}{same}{GROUP}").groups_apart == {"Setup", "Post"}
 
 
 def test_paths_are_no_hosts(tmp_path: Path) -> None:
     made = plan(tmp_path, sampler("HTTPSampler.path", "/http://x") + sampler("HTTPSampler.path", "http://${x}/"))
-    assert made.destinations == ()
+    assert [made.host(found, {}) for found in made.destinations] == [None]
+    check_hosts(made, {}, ())
 
 
 def test_a_transaction_stands_alone_where_its_name_says_so(tmp_path: Path) -> None:
@@ -110,6 +125,8 @@ def test_a_transaction_stands_alone_where_its_name_says_so(tmp_path: Path) -> No
     assert not made.stands_alone("Buy a book now")
     assert not made.stands_alone("Look")
     assert not made.stands_alone("from elsewhere")
+    labels = ("Buy a book (now)", "Buy a book now", "Look", "from elsewhere")
+    assert [made.replaces_samples(label) for label in labels] == [True, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +135,9 @@ def test_a_transaction_stands_alone_where_its_name_says_so(tmp_path: Path) -> No
         (sampler("HTTPSampler.port", "${__P( users ,8)}"), True),
         (sampler("HTTPSampler.port", "${__property(users)}"), True),
         ("<JSR223Sampler><stringProp name='script'>props.get('users')</stringProp></JSR223Sampler><hashTree/>", True),
+        ("<JSR223Sampler><stringProp name='script'>props.users as int</stringProp></JSR223Sampler><hashTree/>", True),
+        (sampler("HTTPSampler.port", "${__groovy(props.users)}"), True),
+        (sampler("HTTPSampler.port", "${__groovy(props.users2)}"), False),
         ("<JSR223Sampler><stringProp name='filename'>a.groovy</stringProp></JSR223Sampler><hashTree/>", True),
         ("<JSR223Sampler><stringProp name='filename'></stringProp></JSR223Sampler><hashTree/>", False),
         ("<CSVDataSet><stringProp name='filename'>a.csv</stringProp></CSVDataSet><hashTree/>", False),

@@ -44,7 +44,8 @@ def read_back(event: Any) -> Any:
 
 
 def account(duration_ms: int = 1_000) -> Account:
-    return Account(AHEAD_NS, duration_ms * MS, lambda label: label == "alone")
+    replaced = ("alone", "shared")
+    return Account(AHEAD_NS, duration_ms * MS, lambda label: label == "alone", lambda label: label in replaced)
 
 
 def test_times_are_placed_and_the_window_is_exact() -> None:
@@ -143,6 +144,52 @@ def test_transactions_are_not_counted_beside_their_samples() -> None:
     assert [step.name for step in read_back(of.summary()).steps] == ["GET", "alone"]
 
 
+def test_transactions_that_the_end_cuts_are_left_out() -> None:
+    of = account()
+    of.measure_ns = START_NS
+    of.add([sample(0), sample(10, label="alone", message="")])
+    of.told_to_end = True
+    refused = "Non HTTP response code: java.net.SocketException"
+    of.add(
+        [
+            sample(990, 0, label="alone", message="", code=""),
+            sample(800, 150, label="alone", message=""),
+            sample(800, 150, label="alone", message="", ok=False),  # an assertion on what there was of it
+            sample(800, 150, label="shared", message="", code="503", ok=False),
+            sample(700, 150, label="alone", message="", code="503", ok=False),
+            sample(600, 150, label="alone", message="", code=refused, ok=False),
+            sample(900, 50, message=""),
+        ]
+    )
+    list(of.end())
+    summary = read_back(of.summary())
+    counted = {"ok": 3, "status_rejected": 1, "bad_response": 1}
+    assert dict(summary.cohort.outcomes) == dict(summary.window.outcomes) == counted
+    assert of.transactions_alone == 2
+
+
+def test_a_transaction_ends_after_its_pauses_which_are_no_response_time() -> None:
+    of = account()
+    said = f"{TRANSACTION}3, number of failing samples : 0"
+    of.measure_ns = START_NS + 1_000 * MS
+    whole = [sample(at, 30, label="alone", message=said, idle_ms=2_970) for at in (-1_500, 0, 1_500)]
+    of.add([sample(-1_500), *whole])
+    intervals = [read_back(each) for each in of.end()]
+    summary = read_back(of.summary())
+    assert dict(summary.window.outcomes) == {"ok": 1}  # the first, which ends at 1500
+    assert summary.window.time_in_system_ns_sum == 30 * MS
+    assert summary.window.carried_in_ns_sum == (25 + 10) * MS  # of the first two
+    assert summary.window.carried_out_ns_sum == (20 + 5) * MS  # of the last two
+    assert summary.window.unanswered == 1
+    assert summary.cohort.sent == 1  # the one that began at 1500
+    fleet = merge_fleet([summary])
+    assert fleet is not None
+    assert fleet.times("response_time_ns").quantile(1.0) == pytest.approx(30 * MS, rel=0.001)
+    ended = [interval for interval in intervals if interval.outcomes and interval.start_ns > START_NS]
+    assert [(interval.end_ns - START_NS) // MS for interval in ended] == [1_600, 3_100, 4_600]
+    assert {interval.response_time_ns_max for interval in ended} == {30 * MS}
+
+
 def test_labels_without_end_are_gathered() -> None:
     of = account()
     of.measure_ns = START_NS
@@ -194,7 +241,7 @@ def test_what_the_plan_accepts_is_ok_and_refused_statuses_are_told() -> None:
 
 
 def test_groups_that_run_before_the_load_are_no_part_of_it() -> None:
-    of = Account(AHEAD_NS, 1_000 * MS, lambda _: False, {"Set up"})
+    of = Account(AHEAD_NS, 1_000 * MS, lambda _: False, lambda _: False, {"Set up"})
     of.add([sample(-20_000, group="Set up"), sample(-9_000, group="Set up")])
     assert of.begun_ns is None
     of.add([sample(0)])

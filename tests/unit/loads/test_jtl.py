@@ -106,6 +106,11 @@ def test_damage_is_told(tmp_path: Path, text: str, said: str) -> None:
         read(tmp_path / "x.jtl", text.encode())
 
 
+def test_pauses_within_a_transaction_are_read_where_they_are_written(tmp_path: Path) -> None:
+    rows = f"{HEADER},IdleTime\n{ROW},2970\n{ROW},-1\n"
+    assert read(tmp_path / "x.jtl", rows.encode()) == [SAMPLE._replace(idle_ms=2_970), SAMPLE]
+
+
 def test_a_sample_that_never_began_and_one_of_negative_time(tmp_path: Path) -> None:
     rows = f"{HEADER}\n{ROW.replace('1700000000123', '0')}\n{ROW.replace(',45,', ',-1,')}\n"
     assert read(tmp_path / "x.jtl", rows.encode()) == [SAMPLE._replace(elapsed_ms=0)]

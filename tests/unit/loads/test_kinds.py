@@ -12,6 +12,7 @@ from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
+from powerband.processes.failures import Code
 
 KINDS = (HTTP, WEBSOCKET, JMETER, SELF_DRIVEN)
 SERVER = "subject: {command: './s {port}'}\n"
@@ -84,3 +85,19 @@ def test_capacity_is_a_matter_of_http_loads() -> None:
 
 def test_what_sentences_call_the_rate() -> None:
     assert [kind.goodput_words(made(kind)) for kind in KINDS] == ["goodput", "goodput", "goodput", "messages"]
+
+
+@pytest.mark.parametrize(
+    ("factors", "code", "every"),
+    [
+        ("{threads: [2, 8]}", Code.PLAN_ENDED, True),
+        ("{users: [4, 8]}", Code.PLAN_ENDED, False),
+        ('{"load.duration": [5s, 60s]}', Code.PLAN_ENDED, False),
+        ("{threads: [2, 8]}", Code.CLOCK_SET, False),
+    ],
+)
+def test_a_plan_fails_every_trial_unless_a_factor_changes_it(factors: str, code: Code, *, every: bool) -> None:
+    users = ', users: "{users}"' if "users" in factors else ""
+    load = f'{{jmeter: plan.jmx, properties: {{port: "{{port}}"{users}}}}}'
+    text = f"name: x\nsubject: {{use: reference, set: {{model: fixed}}}}\nload: {load}\nfactors: {factors}\n"
+    assert JMETER.fails_every_trial(parse_experiment(text, "x.yaml"), code) is every

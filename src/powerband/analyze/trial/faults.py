@@ -23,7 +23,7 @@ UNANSWERED = frozenset({"no_response", "no_request_ended"})
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
-    | {"plan_ended", "ended_in_warmup", DAMAGED}
+    | {"plan_ended", "clock_set", "ended_in_warmup", DAMAGED}
 )
 NEVER_READY = frozenset({"died_before_ready", "not_ready"})
 FIRST_START = "first_start"

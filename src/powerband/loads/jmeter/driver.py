@@ -24,7 +24,7 @@ from powerband.base.errors import ExperimentError
 from powerband.base.logs import end_of, out_of_memory
 from powerband.loads.driver import DriverSetup, StandIn
 from powerband.loads.jmeter.checks import check_plan_file
-from powerband.loads.jmeter.install import VERSION, JMeter, installed_jmeter
+from powerband.loads.jmeter.install import VERSION, JMeter, installed_jmeter, jar_left_out
 from powerband.loads.jmeter.jtl import JtlReader
 from powerband.loads.jmeter.plan_file import Plan, check_hosts, read_plan
 from powerband.loads.jmeter.sample_events import Account
@@ -56,11 +56,11 @@ _WORDS_BYTES = 1 << 16  # arbitrary: some stack traces; the error is among the l
 _WORDS_LINES = 3  # arbitrary: the first errors are the cause, and the log has the rest
 _SAVED = (
     *("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts"),
-    "thread_name",
+    *("thread_name", "idle_time"),
 )
 _NOT_SAVED = (
     *("data_type", "assertion_results_failure_message", "url", "filename", "latency", "connect_time"),
-    *("idle_time", "encoding", "sample_count", "hostname", "subresults", "assertions", "response_data"),
+    *("encoding", "sample_count", "hostname", "subresults", "assertions", "response_data"),
     *("response_data.on_error", "samplerData", "responseHeaders", "requestHeaders"),
 )
 _RESULTS = {
@@ -79,7 +79,7 @@ _HEAP_SIZE = ("-Xms", "-Xmx", "-XX:MaxHeapSize", "-XX:InitialHeapSize", "-XX:Max
 _COLLECTOR = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=100", "-XX:G1ReservePercent=20")
 _OPENED = ("java.lang", "java.lang.invoke", "java.lang.reflect", "java.util", "java.text")
 _ERROR = re.compile(r"\bERROR\b|\bError\b|An error|Exception|Unrecognized")
-_PLUGIN_MISSING = "CannotResolveClassException"
+_UNRESOLVED = "CannotResolveClassException"
 
 
 def jmeter_command(
@@ -222,7 +222,9 @@ class JMeterLoad(StandIn):
         self._drain_ns = drain_ns
         self._reader = JtlReader(directory.samples)
         self._ahead_ns = _wall_ahead_ns()
-        self._account = Account(self._ahead_ns, duration_ns, plan.stands_alone, plan.groups_apart)
+        self._account = Account(
+            self._ahead_ns, duration_ns, plan.stands_alone, plan.replaces_samples, plan.groups_apart
+        )
         self._told: set[str] = set()
 
     @property
@@ -274,6 +276,7 @@ class JMeterLoad(StandIn):
         if window_end_ns is None or now_ns < window_end_ns:
             return
         self._tell("Shutdown")
+        self._account.told_to_end = True
         if now_ns >= window_end_ns + self._drain_ns and self._tell("StopTestNow"):
             self._account.cut_ns = now_ns
         if ended is not None or now_ns >= window_end_ns + self._drain_ns + LEAVES_WITHIN_NS:
@@ -295,7 +298,7 @@ class JMeterLoad(StandIn):
         moved_ns = abs(_wall_ahead_ns() - self._ahead_ns)
         if moved_ns > CLOCK_SET_NS:
             raise TrialFailed(
-                Code.JMETER_FAILED,
+                Code.CLOCK_SET,
                 f"this machine's clock was set by {moved_ns / 1e6:.0f} ms meanwhile, and JMeter's results carry its "
                 "time: run again once the clock is steady",
             )
@@ -381,13 +384,26 @@ class JMeterLoad(StandIn):
         if not lines:
             return "; see jmeter.out and jmeter.log of the trial"
         shown = "\n".join(f"  {line.strip()[:300]}" for line in dict.fromkeys(lines[:_WORDS_LINES]))
-        plugin = (
-            "; a class that it cannot resolve is part of a plugin: name the folder of its jars in "
-            "load.properties: {search_paths: FOLDER}"
-            if any(_PLUGIN_MISSING in line for line in lines)
-            else ""
+        where = _where_missing_class_is(lines)
+        return f"{where}; it said (more in jmeter.out and jmeter.log of the trial):\n{shown}"
+
+
+def _where_missing_class_is(lines: Iterable[str]) -> str:
+    """Returns where a class that JMeter could not resolve is to be had, as a part of a sentence; empty if it resolved
+    all."""
+    missing = [line for line in lines if _UNRESOLVED in line]
+    if not missing:
+        return ""
+    named = re.search(rf"{_UNRESOLVED}: ([\w.$]+)", "\n".join(missing))
+    if named and (jar := jar_left_out(named[1])):
+        return (
+            f"; {named[1]} is in JMeter's own {jar}, which powerband does not install: copy that, and the jars that it "
+            f"needs, from JMeter {VERSION} to a folder, and name it in load.properties: {{search_paths: FOLDER}}"
         )
-        return f"{plugin}; it said (more in jmeter.out and jmeter.log of the trial):\n{shown}"
+    return (
+        "; a class that it cannot resolve is part of a plugin: name the folder of its jars in "
+        "load.properties: {search_paths: FOLDER}"
+    )
 
 
 def _wall_ahead_ns() -> int:

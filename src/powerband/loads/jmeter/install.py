@@ -7,6 +7,7 @@ publishes. It is made once, for any number of runs; nothing is written anywhere 
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import zipfile
@@ -31,6 +32,12 @@ OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
 sample."""
 # The functions contain ${__P(...)}: without them it is 0. The rest is what a plan may use of JMeter's own elements.
 ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
+# The others, by the package of their elements within org.apache.jmeter.protocol: few plans use them.
+_LEFT_OUT = {
+    **{"mail": "_mail", "smtp": "_mail", "ldap": "_ldap", "jms": "_jms", "mongodb": "_mongodb", "bolt": "_bolt"},
+    "system": "_native",
+}
+_PROTOCOL = re.compile(r"org\.apache\.jmeter\.protocol\.(\w+)\.")
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 HASHES = Path(__file__).with_name(LIST)
 FETCH_TIMEOUT_S = 600  # Maven's last lines begin with its error
@@ -66,6 +73,13 @@ class JMeter:
     def jar(self) -> Path:
         """The jar that starts JMeter; it finds all other jars from its own folder."""
         return self.home / "bin" / "ApacheJMeter.jar"
+
+
+def jar_left_out(name: str) -> str | None:
+    """Returns JMeter's own jar with the class of this full `name`, if it is one that is not installed; else None."""
+    found = _PROTOCOL.match(name)
+    artifact = _LEFT_OUT.get(found[1]) if found else None
+    return None if artifact is None else f"ApacheJMeter{artifact}.jar"
 
 
 def installed_jmeter(stop: StopRequest) -> JMeter:

@@ -17,6 +17,8 @@ COLUMNS = (
     *("bytes", "sentBytes", "allThreads", "threadName"),
 )
 """The columns that are read, by name: others may stand between them."""
+_PAUSES = "IdleTime"
+"""The column of `idle_ms`; without it nothing paused."""
 _READ_BYTES = 1 << 20  # arbitrary: some 10,000 rows per read
 _ROW_BYTES_MAX = 1 << 20  # arbitrary: far above a row; a file without line ends would fill the memory
 
@@ -25,7 +27,8 @@ class JtlSample(NamedTuple):
     """One result of a sampler. `start_ms`: since 1970; `elapsed_ms`: until the whole answer was there. `label`: the
     sampler's name. `code`, `message`: the HTTP status and its words, or the exception in place of an answer. `ok`: True
     if JMeter and the plan's assertions accept the answer. `bytes_received`, `bytes_sent`: with headers. `threads`:
-    those of all groups, when the sample ended. `group`: the name of its thread's group."""
+    those of all groups, when the sample ended. `group`: the name of its thread's group. `idle_ms`: the pauses within a
+    transaction, which are no part of `elapsed_ms`."""
 
     start_ms: int
     elapsed_ms: int
@@ -37,6 +40,7 @@ class JtlSample(NamedTuple):
     bytes_sent: int
     threads: int
     group: str
+    idle_ms: int = 0
 
 
 class JtlReader:
@@ -102,14 +106,16 @@ def _columns(header: list[str]) -> tuple[int, ...]:
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise ValueError(f"the column {missing[0]} is missing (there are {', '.join(header)[:200]})")
-    return tuple(header.index(name) for name in COLUMNS)
+    pauses = (_PAUSES,) if _PAUSES in header else ()
+    return tuple(header.index(name) for name in (*COLUMNS, *pauses))
 
 
 def _sample(row: list[str], columns: tuple[int, ...]) -> JtlSample:
     try:
-        start, elapsed, label, code, message, ok, received, sent, threads, thread = (row[at] for at in columns)
+        start, elapsed, label, code, message, ok, received, sent, threads, thread, *pauses = (row[at] for at in columns)
         counts = int(received), int(sent), int(threads)
         group = thread.rpartition(" ")[0]  # the thread's name is "Users 1-2"
-        return JtlSample(int(start), max(0, int(elapsed)), label, code, message, ok == "true", *counts, group)
+        idle_ms = max(0, *map(int, pauses)) if pauses else 0
+        return JtlSample(int(start), max(0, int(elapsed)), label, code, message, ok == "true", *counts, group, idle_ms)
     except (IndexError, ValueError):
         raise ValueError(f"the row {','.join(row)[:200]!r} is none of its results") from None

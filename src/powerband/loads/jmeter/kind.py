@@ -61,10 +61,11 @@ class JMeterPlan(LoadKind):
         return jmeter_up(setup, subject)
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
-        """True for a failure of the plan, unless a factor changes its properties."""
+        """True for a failure of the plan, unless a factor changes the load or its properties."""
         from powerband.processes.failures import Code
 
-        if code not in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED):
+        own = code in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED)
+        if not own or any(name.startswith("load.") for name in experiment.factors):
             return False
         return not placeholders((experiment.load.properties or {}).values()) & set(experiment.factors)
 

@@ -20,6 +20,7 @@ from powerband.base.hosts import loadable_host
 TREE = "hashTree"
 _HOST_PROPERTIES = ("HTTPSampler.domain", "HTTPSampler.proxyHost", "TCPSampler.server")
 _PATH = "HTTPSampler.path"
+_WHOLE_URL = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _PROPERTY = re.compile(r"\$\{__P\(([^,()${}]+)(?:,([^()${}]*))?\)\}")
 _LONG_PROPERTY = re.compile(r"\$\{__property\(([^,()${}]+)(?:,[^,()${}]*)?(?:,([^()${}]*))?\)\}")
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")
@@ -35,10 +36,11 @@ _BYTES_MAX = 32 * 2**20  # arbitrary: four times what `import` reads; recorded a
 @dataclass(frozen=True)
 class Destination:
     """A host that the plan sends to. `element`: the name of the element that says so; `host`: as it is written there,
-    so that it may contain `${...}`."""
+    so that it may contain `${...}`. `is_path`: it is the path of a request, which has a host if it is a whole URL."""
 
     element: str
     host: str
+    is_path: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Plan:
     def reads(self, name: str) -> bool:
         """True if the plan may read a property of this name, by a function or in a script; JMeter itself reads those
         with a dot in their name."""
-        named = re.search(rf"""[("'}}]\s*{re.escape(name)}\s*[,)"'$]""", self.text)
+        known = re.escape(name)
+        named = re.search(rf"""[("'}}]\s*{known}\s*[,)"'$]|\bprops\s*\.\s*{known}\b""", self.text)
         return self.elsewhere or "." in name or name in _OWN or named is not None
 
     def stands_alone(self, label: str) -> bool:
@@ -92,13 +95,37 @@ class Plan:
         its name leaves that open: counting twice is worse."""
         return {each.alone for each in self.transactions if each.is_called(label)} == {True}
 
+    def replaces_samples(self, label: str) -> bool:
+        """True if this may be the label of a transaction that is reported in place of the samples within it."""
+        return any(each.alone and each.is_called(label) for each in self.transactions)
+
+    def host(self, found: Destination, properties: Mapping[str, str]) -> str | None:
+        """Returns a host with properties and variables filled in; None if it depends on anything else, or if it is a
+        path without a host."""
+        if not found.is_path:
+            return self.value(found.host, properties)
+        url = _WHOLE_URL.match(self._filled(found.host, properties) or "")
+        if url is None or "${" in url[1]:
+            return None
+        # A name made by a function contains brackets, which no URL has.
+        try:
+            return urlsplit(f"http://{url[1]}").hostname
+        except ValueError:
+            return None
+
     def value(self, text: str, properties: Mapping[str, str]) -> str | None:
         """Returns a text of the plan with properties and variables filled in; None if it depends on anything else."""
+        filled = self._filled(text, properties)
+        return None if filled is None or "${" in filled else filled.strip()
+
+    def _filled(self, text: str, properties: Mapping[str, str]) -> str | None:
+        """Returns a text with all filled in that is known; None if it becomes too long."""
 
         def given(match: re.Match[str]) -> str:
             name = match[1].strip()
             own_default = "1" if match.re is _PROPERTY else name  # JMeter's own defaults
-            return properties.get(name, own_default if match[2] is None else match[2])
+            # JMeter takes an empty property for one that is not given.
+            return properties.get(name) or (own_default if match[2] is None else match[2])
 
         for _ in range(_DEPTH):
             before = text
@@ -108,7 +135,7 @@ class Plan:
                 break
             if len(text) > _LENGTH_MAX:
                 return None
-        return None if "${" in text else text.strip()
+        return text
 
 
 def read_plan(path: Path) -> Plan:
@@ -134,14 +161,14 @@ def read_plan(path: Path) -> Plan:
         )
     elements = list(_enabled(root))
     tags = {element.tag for element in elements}
-    groups = sum(1 for element in elements if element.tag.lower().endswith("threadgroup"))
+    groups = [element for element in elements if element.tag.lower().endswith("threadgroup")]
     if not groups:
         raise ValueError(
             f"{path} has no thread group that is enabled, so it would send nothing: add one in JMeter (Add, "
             "Threads, Thread Group), or enable it"
         )
     return Plan(
-        thread_groups=groups,
+        thread_groups=len(groups),
         destinations=tuple(found for element in elements for found in _destinations(element)),
         transactions=tuple(
             Transaction(element.get("testname", ""), _text(element, "TransactionController.parent") == "true")
@@ -151,7 +178,8 @@ def read_plan(path: Path) -> Plan:
         variables=dict(pair for element in elements for pair in _variables(element)),
         only_tcp="TCPSampler" in tags and not any(tag.startswith("HTTPSampler") for tag in tags),
         text="\n".join(text for element in elements for text in element.itertext()),
-        groups_apart=frozenset(_names(elements, *_APART)) - frozenset(_names(elements, *(tags - {*_APART}))),
+        groups_apart=_names(group for group in groups if group.tag in _APART)
+        - _names(group for group in groups if group.tag not in _APART),
         elsewhere="IncludeController" in tags or any(map(_is_in_a_file, elements)),
     )
 
@@ -160,13 +188,15 @@ def check_hosts(plan: Plan, properties: Mapping[str, str], allow_hosts: Collecti
     """Raises ValueError if the plan loads a host that is neither this machine nor allowed, as far as hosts are written
     plainly."""
     for found in plan.destinations:
-        host = plan.value(found.host, properties)
+        host = plan.host(found, properties)
         if not host:
             continue
         try:
             loadable_host(f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}/", allow_hosts)
         except ValueError as error:
-            source = "" if host == found.host else f", for which {found.host} stands with these load.properties"
+            plain = host in found.host.lower() if found.is_path else host == found.host
+            written = "its path" if found.is_path else found.host
+            source = "" if plain else f", for which {written} stands with these load.properties"
             raise ValueError(f"the plan's {found.element} goes to {host}{source}: {error}") from None
 
 
@@ -189,8 +219,8 @@ def _enabled(root: Element) -> Iterator[Element]:
         waiting.extend(reversed(within))
 
 
-def _names(elements: Iterable[Element], *tags: str) -> Iterator[str]:
-    return (element.get("testname", "") for element in elements if element.tag in tags)
+def _names(elements: Iterable[Element]) -> frozenset[str]:
+    return frozenset(element.get("testname", "") for element in elements)
 
 
 def _is_in_a_file(element: Element) -> bool:
@@ -206,14 +236,8 @@ def _destinations(element: Element) -> Iterator[Destination]:
         if host := _text(element, key).strip():
             yield Destination(name, host)
     path = _text(element, _PATH).strip()
-    if path.lower().startswith(("http://", "https://")):
-        # A name made by a function contains brackets, which no URL has.
-        try:
-            host = urlsplit(path).hostname or ""
-        except ValueError:
-            host = ""
-        if host and "${" not in path.split("/")[2]:
-            yield Destination(name, host)
+    if path.lower().startswith(("http", "${")):
+        yield Destination(name, path, is_path=True)
 
 
 def _variables(element: Element) -> Iterator[tuple[str, str]]:

@@ -81,12 +81,22 @@ def outcome_of(sample: JtlSample) -> Outcome:
 
 
 class _Ended(NamedTuple):
-    """A sample that has ended, by the monotonic clock."""
+    """A sample that has ended, by the monotonic clock. `end_ns`: of a transaction, with the pauses within it."""
 
     end_ns: int
     start_ns: int
     outcome: Outcome
     sample: JtlSample
+
+    @property
+    def elapsed_ns(self) -> int:
+        """The response time, without pauses."""
+        return self.sample.elapsed_ms * _MS
+
+    def spent_ns(self, at_ns: int) -> int:
+        """Returns how much of the response time had passed at a moment after the start and not after the end. Pauses
+        are taken to be spread evenly, since it is not known when they were."""
+        return self.elapsed_ns * (at_ns - self.start_ns) // (self.end_ns - self.start_ns)
 
 
 @dataclass
@@ -121,13 +131,15 @@ class Account:
     intervals that have passed.
 
     `ahead_ns`: the wall clock minus the monotonic one. `stands_alone`: returns whether the transaction of a label is to
-    be counted, in place of its samples. `groups_apart`: thread groups whose samples are no part of the load."""
+    be counted, in place of its samples; `replaces_samples`: whether a label may be that of a transaction whose samples
+    are not reported. `groups_apart`: thread groups whose samples are no part of the load."""
 
     def __init__(
         self,
         ahead_ns: int,
         duration_ns: int,
         stands_alone: Callable[[str], bool],
+        replaces_samples: Callable[[str], bool],
         groups_apart: Collection[str] = (),
     ) -> None:
         self.begun_ns: int | None = None
@@ -142,9 +154,12 @@ class Account:
         self.cut_ns: int | None = None
         """When threads had to leave their requests: what they report from then on is no answer of the server. None
         before that."""
+        self.told_to_end = False
+        """True once JMeter was told to end, after which it reports transactions that it cut."""
         self._ahead_ns = ahead_ns
         self._duration_ns = duration_ns
         self._stands_alone = stands_alone
+        self._replaces_samples = replaces_samples
         self._groups_apart = groups_apart
         self._waiting: list[_Ended] = []
         self.passed_ns = 0
@@ -171,17 +186,18 @@ class Account:
         return self._total.outcomes.copy()
 
     def add(self, samples: Iterable[JtlSample]) -> None:
-        """Takes samples, by the wall clock; a transaction's own sample only if those within it are not reported."""
+        """Takes samples, by the wall clock; a transaction's own sample only if those within it are not reported. One
+        that the end cut is left out, since its time is none of a whole one; if a request of it failed, so did it."""
         for sample in samples:
             if sample.group in self._groups_apart:
                 continue
-            if sample.message.startswith(TRANSACTION):
-                if not self._stands_alone(sample.label):
+            outcome, cut = outcome_of(sample), self._is_cut(sample)
+            if cut or sample.message.startswith(TRANSACTION):
+                if not self._stands_alone(sample.label) or (cut and outcome in ("ok", "check_failed")):
                     continue
                 self.transactions_alone += 1
             start_ns = sample.start_ms * _MS - self._ahead_ns
-            end_ns = start_ns + sample.elapsed_ms * _MS
-            outcome = outcome_of(sample)
+            end_ns = start_ns + (sample.elapsed_ms + sample.idle_ms) * _MS
             if self.cut_ns is not None and end_ns >= self.cut_ns and sample.code.startswith(_NON_HTTP):
                 outcome = "unfinished"
             if sample.code.startswith(_NON_HTTP):
@@ -190,6 +206,10 @@ class Account:
             self.last_end_ns = max(self.last_end_ns, end_ns)
         if self.begun_ns is None and self._waiting:
             self.begun_ns = self.passed_ns = min(ended.start_ns for ended in self._waiting)
+
+    def _is_cut(self, sample: JtlSample) -> bool:
+        """True for a transaction that was not over when JMeter ended: it has no message."""
+        return self.told_to_end and not sample.message and self._replaces_samples(sample.label)
 
     def advance(self, until_ns: int) -> Iterator[Interval]:
         """Yields each interval that ends by `until_ns`; all samples that ended in it must have been added. Intervals
@@ -212,8 +232,8 @@ class Account:
         count = next((at for at, each in enumerate(self._waiting) if each.end_ns >= end_ns), len(self._waiting))
         ended, self._waiting = self._waiting[:count], self._waiting[count:]
         outcomes = Counter[str](each.outcome for each in ended)
-        in_system_ns = sum(each.end_ns - each.start_ns for each in ended)
-        ok_ns = [each.end_ns - each.start_ns for each in ended if each.outcome == "ok"]
+        in_system_ns = sum(each.elapsed_ns for each in ended)
+        ok_ns = [each.elapsed_ns for each in ended if each.outcome == "ok"]
         for each in ended:
             self._place(each)
         if ended:
@@ -273,12 +293,12 @@ class Account:
             window.bytes_sent += sample.bytes_sent
             if outcome == "ok" and not sample.bytes_sent:
                 self.sent_nothing[sample.label] += 1
-            window.time_in_system_ns += end_ns - start_ns
+            window.time_in_system_ns += ended.elapsed_ns
         if start_ns < opened_ns <= end_ns:
-            window.carried_in_ns += opened_ns - start_ns
+            window.carried_in_ns += ended.spent_ns(opened_ns)
             window.unanswered += end_ns >= closed_ns
         if start_ns < closed_ns <= end_ns:
-            window.carried_out_ns += closed_ns - start_ns
+            window.carried_out_ns += ended.spent_ns(closed_ns)
 
     def end(self) -> Iterator[Interval]:
         """Yields the remaining intervals, once all samples were added."""
