@@ -133,18 +133,38 @@ def check_levels(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> No
                 raise ValueError(f"parameter {name} has no value {level}; {did_you_mean(level, levels)}")
 
 
-def settings_of(claimed: Claimed, settings: Sequence[Setting]) -> list[dict[Reference, Setting]]:
-    """One mapping from reference to setting for each combination of the factors that the claim leaves out, if all that
-    the claim compares is then among these settings."""
+Case = Mapping[Reference, Setting]
+"""The setting of each metric that a claim names."""
+
+
+def settings_of(claimed: Claimed, kept: Mapping[Setting, Setting]) -> dict[tuple[tuple[str, str], ...], Case]:
+    """One case for each combination of the factors that the claim leaves out, by their levels as text, if all that the
+    claim compares is then among the settings. `kept`: each of them, with the one that stands for it
+    (`Experiment.kept`)."""
     bound = {name for reference in claimed.references for name, _ in reference.levels}
-    by_levels = {frozenset(_as_text(setting)): setting for setting in settings}
-    rests = dict.fromkeys(tuple(each for each in _as_text(of) if each[0] not in bound) for of in settings)
-    wanted = ({of: frozenset((*rest, *of.levels)) for of in claimed.references} for rest in rests)
-    return [
-        {of: by_levels[levels] for of, levels in case.items()}
-        for case in wanted
+    by_levels = {frozenset(_as_text(setting)): stands for setting, stands in kept.items()}
+    rests = dict.fromkeys(tuple(each for each in _as_text(of) if each[0] not in bound) for of in kept)
+    wanted = {rest: {of: frozenset((*rest, *of.levels)) for of in claimed.references} for rest in rests}
+    return {
+        rest: {of: by_levels[levels] for of, levels in case.items()}
+        for rest, case in wanted.items()
         if by_levels.keys() >= set(case.values())
-    ]
+    }
+
+
+def parts_of(claimed: Claimed, kept: Mapping[Setting, Setting]) -> list[tuple[ClaimComparison, str, Case]]:
+    """Every comparison of a claim in each of its cases, with the levels that the claim leaves out there, as
+    `threads=8,queue=100`. Left out is what compares a setting with itself, since the server does not read the values
+    that tell the two apart, and what would be judged twice. `kept`: as for `settings_of`."""
+    found: dict[tuple[ClaimComparison, tuple[Setting, ...]], tuple[str, Case]] = {}
+    for rest, case in settings_of(claimed, kept).items():
+        where = ",".join(f"{name}={level}" for name, level in rest)
+        for comparison in claimed.comparisons:
+            settings = tuple(case[reference] for reference in comparison.references)
+            several = len({frozenset(reference.levels) for reference in comparison.references}) > 1
+            if not several or len(set(settings)) > 1:
+                found.setdefault((comparison, settings), (where, case))
+    return [(comparison, where, case) for (comparison, _), (where, case) in found.items()]
 
 
 def _as_text(setting: Setting) -> list[tuple[str, str]]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
@@ -26,7 +24,20 @@ from powerband.model.host_use import HostUse
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
 from powerband.model.own_expression import OwnExpression, Series, parse_own, parse_series
-from powerband.model.plan import REVISION, Level, Setting, Stage, TrialSpec, format_level, grid, one_at_a_time
+from powerband.model.plan import (
+    REVISION,
+    Conditions,
+    Level,
+    Setting,
+    Stage,
+    TrialSpec,
+    distinct_settings,
+    format_level,
+    grid,
+    is_met,
+    kept_settings,
+    one_at_a_time,
+)
 from powerband.model.templates import placeholders
 from powerband.model.websocket import WebSocket
 
@@ -97,19 +108,12 @@ class Parameter(Frozen):
 
     def is_used(self, levels: Mapping[str, Level]) -> bool:
         """True if the server reads this parameter. `levels`: the value of every parameter."""
-        return _is_met(self.used_when.items(), levels)
+        return is_met(self.used_when.items(), levels)
 
     @property
     def needed(self) -> str:
         """`used_when` in words: `model=bounded or cached and accept=dealt`; empty if the server always reads it."""
         return " and ".join(f"{name}={' or '.join(map(format_level, each))}" for name, each in self.used_when.items())
-
-
-def _is_met(conditions: Iterable[tuple[str, tuple[Level, ...]]], levels: Mapping[str, Level]) -> bool:
-    return all(
-        any(fnmatchcase(format_level(levels[name]), format_level(pattern)) for pattern in patterns)
-        for name, patterns in conditions
-    )
 
 
 class Service(Frozen):
@@ -436,28 +440,6 @@ class Published(Frozen):
         return {name: parse_quantity(value, unit) if isinstance(value, str) else value for name, value in by.items()}
 
 
-_Conditions = tuple[tuple[str, tuple[tuple[str, tuple[Level, ...]], ...]], ...]
-"""For each name, the names and values that it depends on."""
-
-
-@lru_cache(maxsize=64)
-def _distinct(
-    factors: tuple[tuple[str, tuple[Level, ...]], ...],
-    conditions: _Conditions,
-    others: tuple[tuple[str, Level], ...],
-    written: str,
-) -> tuple[Setting, ...]:
-    """The grid of `factors`, and of settings that differ only in values that the server does not read, the first.
-    `conditions`: of the factors that it does not always read; `others`: the values of what does not vary; `written`:
-    tells levels apart that are equal (1, 1.0)."""
-    found: dict[tuple[Level | None, ...], Setting] = {}
-    for setting in grid(dict(factors)):
-        levels = {**dict(others), **setting.as_dict()}
-        unread = {name for name, wanted in conditions if not _is_met(wanted, levels)}
-        found.setdefault(tuple(None if name in unread else level for name, level in setting.levels), setting)
-    return tuple(found.values())
-
-
 def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:
     """The number of settings, without making them."""
     sizes = [len(levels) for levels in factors.values()]
@@ -534,17 +516,29 @@ class Experiment(Frozen):
         values that the server does not read, the first."""
         if self.design.vary == "one-at-a-time":
             return one_at_a_time(self.factors)
+        return list(distinct_settings(*self._partly_read)) if self._conditions else grid(self.factors)
+
+    def kept(self) -> Mapping[Setting, Setting]:
+        """Every setting of the grid, with the one of `settings()` that stands for it: the two differ at most in values
+        that the server does not read. If factors vary one at a time, each setting stands for itself."""
+        if self.design.vary == "one-at-a-time" or not self._conditions:
+            return {setting: setting for setting in self.settings()}
+        return kept_settings(*self._partly_read)
+
+    @property
+    def _partly_read(
+        self,
+    ) -> tuple[tuple[tuple[str, tuple[Level, ...]], ...], Conditions, tuple[tuple[str, Level], ...], str]:
+        """The arguments of `kept_settings`."""
         conditions = self._conditions
-        if not conditions:
-            return grid(self.factors)
         wanted = {name for _, needed in conditions for name, _ in needed} - self.factors.keys()
         others = {name: level for name, level in self.subject.levels_at(Setting(())).items() if name in wanted}
         factors = tuple((name, tuple(levels)) for name, levels in self.factors.items())
         written = repr((factors, conditions, others))
-        return list(_distinct(factors, conditions, tuple(others.items()), written))
+        return factors, conditions, tuple(others.items()), written
 
     @property
-    def _conditions(self) -> _Conditions:
+    def _conditions(self) -> Conditions:
         """On what it depends whether the server reads a factor, for each factor where other factors are part of it."""
         parameters = self.subject.parameters
         varied = [name for name in self.factors if name in parameters]

@@ -6,9 +6,11 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -84,6 +86,50 @@ def grid(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:
     return [Setting(tuple(zip(names, levels, strict=True))) for levels in itertools.product(*factors.values())]
 
 
+Conditions = tuple[tuple[str, tuple[tuple[str, tuple[Level, ...]], ...]], ...]
+"""For each name, the names and values that it depends on."""
+
+
+def is_met(conditions: Iterable[tuple[str, tuple[Level, ...]]], levels: Mapping[str, Level]) -> bool:
+    """True if each of these names has one of its values; a value may be a pattern (`fixed:*`). `levels`: the value of
+    each name."""
+    return all(
+        any(fnmatchcase(format_level(levels[name]), format_level(pattern)) for pattern in patterns)
+        for name, patterns in conditions
+    )
+
+
+@lru_cache(maxsize=64)
+def kept_settings(
+    factors: tuple[tuple[str, tuple[Level, ...]], ...],
+    conditions: Conditions,
+    others: tuple[tuple[str, Level], ...],
+    written: str,
+) -> Mapping[Setting, Setting]:
+    """Every setting of the grid of `factors`, with the one that is kept for it: of settings that differ only in values
+    that the server does not read, the first. `conditions`: of the factors that it does not always read; `others`: the
+    values of what does not vary; `written`: tells levels apart that are equal (1, 1.0)."""
+    found: dict[tuple[Level | None, ...], Setting] = {}
+    kept: dict[Setting, Setting] = {}
+    for setting in grid(dict(factors)):
+        levels = {**dict(others), **setting.as_dict()}
+        unread = {name for name, wanted in conditions if not is_met(wanted, levels)}
+        read = tuple(None if name in unread else level for name, level in setting.levels)
+        kept[setting] = found.setdefault(read, setting)
+    return kept
+
+
+@lru_cache(maxsize=64)
+def distinct_settings(
+    factors: tuple[tuple[str, tuple[Level, ...]], ...],
+    conditions: Conditions,
+    others: tuple[tuple[str, Level], ...],
+    written: str,
+) -> tuple[Setting, ...]:
+    """The settings that `kept_settings` keeps, in grid order."""
+    return tuple(dict.fromkeys(kept_settings(factors, conditions, others, written).values()))
+
+
 def one_at_a_time(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:
     """The baseline, which has the first level of every factor, and then each other level of each factor alone."""
     base = {name: levels[0] for name, levels in factors.items()}
@@ -132,9 +178,19 @@ class TrialSpec:
         return cls(number, block, attempt, setting, seed, stage, rate_per_s, window_ns)
 
 
-def named_settings(name: str, settings: Sequence[Setting]) -> list[Setting]:
-    """The settings that have every level in `name`, such as `core=20,max=100`; if a setting has this id, only that
-    one."""
+def named_settings(
+    name: str, settings: Sequence[Setting], kept: Mapping[Setting, Setting] | None = None
+) -> list[Setting]:
+    """The settings that have every level in `name`, such as `core=20,max=100`; if a setting has this id, only that one.
+    If none has them, those that stand for settings with these levels. `kept`: as `Experiment.kept` returns it; None: no
+    setting stands for another."""
+    if found := _with_levels(name, settings):
+        return found
+    kept = kept or {}
+    return list(dict.fromkeys(kept[setting] for setting in _with_levels(name, list(kept))))
+
+
+def _with_levels(name: str, settings: Sequence[Setting]) -> list[Setting]:
     if whole := [setting for setting in settings if setting.id == name]:
         return whole
     wanted = [tuple(part.strip() for part in word.partition("=")[::2]) for word in name.split(",")]

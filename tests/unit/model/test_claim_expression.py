@@ -99,8 +99,8 @@ def test_a_claim_of_an_older_run_is_read_whatever_its_units(text: str, read: flo
 def test_factors_that_a_claim_leaves_out_run_over_all_levels() -> None:
     factors: dict[str, tuple[Level, ...]] = {"core": (20, 30), "queue": (500, 1000)}
     claimed = parse_claim("goodput[core=30] > goodput[core=20]")
-    cases = settings_of(claimed, grid(factors))
-    assert [sorted(setting.id for setting in case.values()) for case in cases] == [
+    cases = settings_of(claimed, {each: each for each in grid(factors)})
+    assert [sorted(setting.id for setting in case.values()) for case in cases.values()] == [
         ["core=20,queue=500", "core=30,queue=500"],
         ["core=20,queue=1000", "core=30,queue=1000"],
     ]
@@ -109,10 +109,10 @@ def test_factors_that_a_claim_leaves_out_run_over_all_levels() -> None:
 def test_a_claim_is_on_the_settings_that_there_are() -> None:
     """The whole grid would have 1.7 million settings."""
     factors: dict[str, tuple[Level, ...]] = dict.fromkeys("abcdefgh", (1, 2, 3, 4, 5, 6))
-    settings = one_at_a_time(factors)
+    settings = {each: each for each in one_at_a_time(factors)}
     assert len(settings_of(parse_claim("goodput[a=1] > goodput[a=2]"), settings)) == 1
     assert len(settings_of(parse_claim("goodput[a=1] > 0"), settings)) == 36
-    assert settings_of(parse_claim("goodput[a=2,b=2] > 0"), settings) == []
+    assert settings_of(parse_claim("goodput[a=2,b=2] > 0"), settings) == {}
 
 
 def test_levels_are_checked() -> None:

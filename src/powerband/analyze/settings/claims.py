@@ -23,16 +23,17 @@ from powerband.base.units import capital, format_value
 from powerband.loads.measured import is_lower_bound, least_of
 from powerband.model.claim_expression import (
     OPERATORS,
+    Case,
     ClaimComparison,
     Reference,
     Term,
     parse_claim,
-    settings_of,
+    parts_of,
     unit_of,
 )
 from powerband.model.experiment import Claim, Experiment
 from powerband.model.metrics import METRICS, metric_words
-from powerband.model.plan import Setting, Stage, format_level
+from powerband.model.plan import Setting, Stage
 from powerband.model.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
 
 HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED
@@ -52,7 +53,8 @@ def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tupl
     cells = compared(experiment, results)
     full = {result.setting for result in results if result.stage is Stage.COMPARE}
     short = {r.setting for r in results if r.valid and r.stage in (Stage.SCREEN, Stage.EXPLORE)} - full
-    return tuple(_judge(claim, experiment, cells, short) for claim in experiment.claims)
+    kept = experiment.kept() if experiment.claims else {}
+    return tuple(_judge(claim, experiment, kept, cells, short) for claim in experiment.claims)
 
 
 @dataclass(frozen=True)
@@ -69,23 +71,31 @@ class _Rule:
         return self.experiment.objective.margin
 
 
-def _judge(claim: Claim, experiment: Experiment, cells: Cells, short: Collection[Setting]) -> ClaimResult:
-    claimed = parse_claim(claim.holds)
-    cases = settings_of(claimed, experiment.settings())
+def _judge(
+    claim: Claim,
+    experiment: Experiment,
+    kept: Mapping[Setting, Setting],
+    cells: Cells,
+    short: Collection[Setting],
+) -> ClaimResult:
+    wanted = parts_of(parse_claim(claim.holds), kept)
+    if not wanted:
+        sentence = "No setting of the run has these values, or the server does not read them."
+        return ClaimResult(claim.id, claim.says, claim.holds, claim.published, UNDECIDED, sentence, ())
     objective = experiment.objective
     # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
     share = share_at(experiment, len({block for _, block in cells}), window_ns=window_ns_of(cells.values()))
-    error = share * (1 - objective.confidence) / (len(cases) * len(claimed.comparisons))
+    error = share * (1 - objective.confidence) / len(wanted)
     rule = _Rule(experiment, error, short)
-    parts = tuple(_part(comparison, case, cells, rule) for case in cases for comparison in claimed.comparisons)
+    parts = tuple(_part(comparison, where, case, cells, rule) for comparison, where, case in wanted)
     verdicts = {part.verdict for part in parts}
     verdict = REFUTED if REFUTED in verdicts else UNDECIDED if UNDECIDED in verdicts else HELD
     sentence = _summary(parts, verdict)
     return ClaimResult(claim.id, claim.says, claim.holds, claim.published, verdict, sentence, parts)
 
 
-def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells, rule: _Rule) -> ClaimPart:
-    base = partial(ClaimPart, comparison=comparison.text, where=_where(case))
+def _part(comparison: ClaimComparison, where: str, case: Case, cells: Cells, rule: _Rule) -> ClaimPart:
+    base = partial(ClaimPart, comparison=comparison.text, where=where)
     balanced = _balanced(comparison)
     unit = _shared_unit(balanced)
 
@@ -137,7 +147,7 @@ def _is_zero(term: Term) -> bool:
     return isinstance(term, Number) and term.value == 0
 
 
-def _lower_bounds(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells) -> list[Reference]:
+def _lower_bounds(comparison: ClaimComparison, case: Case, cells: Cells) -> list[Reference]:
     """The references to percentiles that are only lower bounds in some trial, or that it had too few requests for."""
 
     def is_bound(reference: Reference) -> bool:
@@ -158,7 +168,7 @@ def _is_lacking(metric: str, trials: Sequence[Mapping[str, float]]) -> bool:
     )
 
 
-def _bound_words(bound: Reference, case: Mapping[Reference, Setting], cells: Cells) -> str:
+def _bound_words(bound: Reference, case: Case, cells: Cells) -> str:
     what = f"{capital(metric_words(bound.metric))} of {case[bound].id}"
     if _is_lacking(bound.metric, _trials_of(case[bound], cells)):
         return f"{what} is not known of all rounds: some trials had too few requests for it"
@@ -167,7 +177,7 @@ def _bound_words(bound: Reference, case: Mapping[Reference, Setting], cells: Cel
 
 def _sides(
     comparison: ClaimComparison,
-    case: Mapping[Reference, Setting],
+    case: Case,
     cells: Cells,
     raised: Reference | None,
     short: Collection[Setting],
@@ -205,7 +215,7 @@ def _sides(
 
 def _lacking(
     references: Sequence[Reference],
-    case: Mapping[Reference, Setting],
+    case: Case,
     cells: Cells,
     usable: int,
     short: Collection[Setting],
@@ -259,7 +269,7 @@ def _never_negative(term: Term) -> bool:
 
 def _counting_error(
     comparison: ClaimComparison,
-    case: Mapping[Reference, Setting],
+    case: Case,
     cells: Cells,
     experiment: Experiment,
     confidence: float,
@@ -329,13 +339,6 @@ def _shared_unit(comparison: ClaimComparison) -> str:
     """The unit of both sides; empty for plain numbers, and where the sides do not agree."""
     units = {unit for unit in map(unit_of, (comparison.left, comparison.right)) if unit is not None}
     return units.pop() if len(units) == 1 else ""
-
-
-def _where(case: Mapping[Reference, Setting]) -> str:
-    """The levels that the claim leaves open."""
-    named = {name for reference in case for name, _ in reference.levels}
-    setting = next(iter(case.values()))
-    return ",".join(f"{name}={format_level(level)}" for name, level in setting.levels if name not in named)
 
 
 def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:

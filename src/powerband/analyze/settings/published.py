@@ -14,21 +14,19 @@ from powerband.analyze.stats.intervals import estimate, estimate_of
 from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment, Published
 from powerband.model.metrics import METRICS
-from powerband.model.plan import Setting, named_settings
+from powerband.model.plan import named_settings
 from powerband.model.results import Estimate, PublishedRow, PublishedTable, TrialResult
 
 
 def published_tables(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[PublishedTable, ...]:
     """One table for each metric with published figures, its rows in the publication's order."""
-    settings = experiment.settings()
-    return tuple(_table(published, settings, results, experiment) for published in experiment.published)
+    return tuple(_table(published, results, experiment) for published in experiment.published)
 
 
-def _table(
-    published: Published, settings: Sequence[Setting], results: Sequence[TrialResult], experiment: Experiment
-) -> PublishedTable:
+def _table(published: Published, results: Sequence[TrialResult], experiment: Experiment) -> PublishedTable:
     metric, confidence = published.metric, experiment.objective.confidence
-    named = {name: next(iter(named_settings(name, settings)), None) for name in published.by}
+    settings, kept = experiment.settings(), experiment.kept()
+    named = {name: next(iter(named_settings(name, settings, kept)), None) for name in published.by}
     cells = last_valid(result for result in results if metric in result.metrics)
     ours = {
         name: {block: result.metrics[metric] for (of, block), result in cells.items() if of == setting}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
-from powerband.model.claim_expression import check_levels, parse_claim, settings_of
+from powerband.model.claim_expression import check_levels, parse_claim, parts_of, settings_of
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, named_settings, one_at_a_time
 
@@ -37,10 +37,20 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
             yield text.problem(str(error))
             continue
         one_varies = vary == "one-at-a-time" and all(factors.values())
-        if one_varies and not settings_of(claimed, one_at_a_time(factors)):
+        if one_varies and not settings_of(claimed, {each: each for each in one_at_a_time(factors)}):
             yield text.problem(
                 "one parameter varies at a time, so that no setting has all these values: a claim is on the "
                 "baseline, or on one changed parameter"
+            )
+
+
+def check_claim_settings(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that a claim compares different settings: the server may read none of the values that tell them apart."""
+    kept = experiment.kept() if experiment.claims else {}
+    for node, claim in zip(root.at("claims").items, experiment.claims, strict=False):
+        if not parts_of(parse_claim(claim.holds), kept):
+            yield node.children["holds"].problem(
+                "this compares a setting with itself: the server does not read the values that tell the two apart"
             )
 
 
@@ -55,13 +65,13 @@ def check_claim_units(experiment: Experiment, root: Node) -> Iterator[FileProble
 
 def check_published(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that each published figure belongs to one setting, or to a size that this run does not have."""
-    settings = experiment.settings()
+    settings, kept = experiment.settings(), experiment.kept() if experiment.published else {}
     for node, published in zip(root.at("published").items, experiment.published, strict=False):
         for name in published.by:
             place = node.children["by"].children[name]
             factors = [word.partition("=")[0].strip() for word in name.split(",")]
             unknown = [factor for factor in factors if factor not in experiment.factors]
-            found = named_settings(name, settings)
+            found = named_settings(name, settings, kept)
             if unknown and not found:
                 hint = did_you_mean(unknown[0], experiment.factors)
                 yield place.key_problem(f"{name}: there is no parameter {unknown[0]}; {hint}")

@@ -13,7 +13,7 @@ from fakes.trials import experiment
 from powerband.analyze.settings.claims import judge_claims
 from powerband.files.experiment_file import load_experiment, profile_names
 from powerband.files.library import experiment_names
-from powerband.model.experiment import Claim, Experiment, Objective
+from powerband.model.experiment import Claim, Experiment, Objective, Parameter, Subject
 from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import ClaimResult, Problem, TrialResult
 
@@ -217,6 +217,48 @@ def test_factors_left_out_must_all_agree() -> None:
     assert refuted.sentence.startswith("1 of 2 comparisons is refuted; goodput[core=2] > goodput[core=1] at queue=20")
     (undecided,) = judge_claims(made, trials(100))
     assert undecided.verdict == "undecided" and "The interval includes both" in undecided.sentence
+
+
+POOLS = Subject(
+    name="fake",
+    command=("fake", "{model}", "{threads}"),
+    parameters={
+        "model": Parameter(type="string", default="fixed", help="x"),
+        "threads": Parameter(type="int", default=8, help="x", used_when={"model": ("fixed",)}),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict", "where"),
+    [
+        ("goodput[model=cached,threads=64] > goodput[model=fixed,threads=64]", "refuted", [""]),
+        ("goodput[model=cached,threads=64] > goodput[model=fixed,threads=8]", "held", [""]),
+        ("goodput[model=cached] > goodput[model=fixed]", "refuted", ["threads=8", "threads=64"]),
+        ("goodput[threads=8] < goodput[threads=64]", "held", ["model=fixed"]),
+        ("goodput[model=cached] > 1000/s", "held", ["threads=8"]),
+    ],
+)
+def test_a_setting_is_found_by_the_values_that_the_server_reads(holds: str, verdict: str, where: list[str]) -> None:
+    """A cached pool reads no number of threads: the run has one setting of it."""
+    levels: dict[str, tuple[Level, ...]] = {"model": ("fixed", "cached"), "threads": (8, 64)}
+    made = experiment(levels, subject=POOLS, claims=(Claim(id="one", says="so it is", holds=holds),))
+    rates = {("fixed", 8): 400.0, ("fixed", 64): 2000.0, ("cached", 8): 1200.0}
+    assert [setting.as_dict() for setting in made.settings()] == [{"model": m, "threads": n} for m, n in rates]
+    trials = [
+        trial({"model": model, "threads": threads}, block, {"goodput_per_s": rate * wave})
+        for (model, threads), rate in rates.items()
+        for block, wave in enumerate([1.0, 1.01, 0.99])
+    ]
+    (result,) = judge_claims(made, trials)
+    assert result.verdict == verdict and [part.where for part in result.parts] == where
+
+
+def test_a_claim_of_an_older_run_on_one_setting_alone_is_undecided() -> None:
+    claim = Claim(id="one", says="so it is", holds="goodput[threads=8] < goodput[threads=64]")
+    made = experiment({"model": ("cached", "virtual"), "threads": (8, 64)}, subject=POOLS, claims=(claim,))
+    (result,) = judge_claims(made, [])
+    assert result.verdict == "undecided" and result.parts == ()
 
 
 def test_numbers_beyond_a_float_are_no_error() -> None:

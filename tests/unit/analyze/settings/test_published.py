@@ -120,6 +120,10 @@ def test_names_stand_for_settings() -> None:
     assert named_settings("pool=cached, core=2", settings) == [settings[3]]
     assert named_settings(settings[0].id, settings) == [settings[0]]
     assert named_settings("core=9", settings) == []
+    # Only the cached pool of one core was run: it does not read the number of cores.
+    kept = {each: settings[1] if each == settings[3] else each for each in settings}
+    assert named_settings("pool=cached, core=2", settings[:3], kept) == [settings[1]]
+    assert named_settings("core=2", settings[:3], kept) == [settings[2]]
 
 
 @pytest.mark.parametrize(
