@@ -16,6 +16,7 @@ from powerband.analyze.settings.constraints import judge
 from powerband.analyze.settings.lasting import growth_of, phrases
 from powerband.analyze.stats.intervals import Scale
 from powerband.analyze.stats.special import student_t
+from powerband.analyze.trial.disturbance import RATES
 from powerband.analyze.trial.faults import subjects_own
 from powerband.base.units import format_value, joined, time_text
 from powerband.loads.measured import is_lower_bound
@@ -46,13 +47,16 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
         return Soak(trial.setting, trial.number, length_ns, window_ns, (), lasts=lasts, sentence=f"{sentence}.")
     before = [each for each in results if each.setting == trial.setting and each.valid and _is_compared(each)]
     names = [name for name in dict.fromkeys((experiment.objective.metric, *COMPARED)) if name in trial.metrics]
-    figures = tuple(_figures(experiment, names, before, trial))
+    found = list(_figures(experiment, names, before, trial))
+    figures = tuple(figure for figure, _ in found)
     kept = judge(experiment.measured_for(window_ns), [trial.metrics], settings=1)
     growing = growth_of(trial.metrics)
     lasts = not any(figure.worse for figure in figures) and not kept.missed and not growing
     verdict = "lasts" if lasts else "does not last"
     if lasts and len(before) == 1:
         lasts, verdict = None, "cannot be compared with its only trial before"
+    elif lasts and any(by_others for _, by_others in found):
+        lasts, verdict = None, "could not be judged, since other programs disturbed it"
     told = joined([_said(figure, least=is_lower_bound(figure.metric, trial.metrics)) for figure in figures])
     first = f"{head}, {trial.setting.id} {verdict}: in its last {time_text(window_ns)} {told}"
     rest = [*(f"it misses {why}" for why in kept.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
@@ -64,21 +68,36 @@ def _is_compared(trial: TrialResult) -> bool:
     return trial.stage in (Stage.COMPARE, Stage.CONFIRM)
 
 
+def _is_disturbed(trial: TrialResult) -> bool:
+    return trial.held_up > 0 or trial.by_quiet_time
+
+
 def _figures(
     experiment: Experiment, names: Sequence[str], before: Sequence[TrialResult], trial: TrialResult
-) -> Iterator[SoakFigure]:
-    """Yields the soak's figures beside those of the trials `before`. In a capacity search nothing ran at the soak's
-    rate: its figures stand alone."""
+) -> Iterator[tuple[SoakFigure, bool]]:
+    """Yields the soak's figures beside those of the trials `before`, each with True if it was worse, but other programs
+    may have made it so: these can have lowered a rate by the share of time that they held the trial up, and made any
+    time longer. In a capacity search nothing ran at the soak's rate: its figures stand alone."""
     objective = experiment.objective
     judged = [name for name in names if name == objective.metric or name not in UNJUDGED]
-    if trial.held_up:  # a rate that others may have lowered shows nothing of the server
-        judged = [name for name in judged if name not in MORE]
     confidence = 1 - (1 - objective.confidence) / max(1, len(judged))
+    quiet = [each for each in before if not _is_disturbed(each)]
     for name in names:
-        values = [each.metrics[name] for each in before if name in each.metrics]
+        is_time = METRICS[name].unit == "ns"
+        those = quiet if is_time and len(quiet) > 1 else before
+        values = [each.metrics[name] for each in those if name in each.metrics]
         more_is_better = objective.direction == "maximise" if name == objective.metric else name in MORE
-        figure = _figure(name, values, trial.metrics[name], confidence, objective.margin, more_is_better=more_is_better)
-        yield figure if name in judged else replace(figure, worse=False)
+        soaked = at_best = trial.metrics[name]
+        if _is_disturbed(trial) and is_time:
+            at_best = math.inf if more_is_better else 0.0
+        elif name in RATES and more_is_better:
+            at_best /= 1 - trial.held_up
+        figure, best = (
+            _figure(name, values, value, confidence, objective.margin, more_is_better=more_is_better)
+            for value in (soaked, at_best)
+        )
+        worse = name in judged and best.worse
+        yield replace(figure, worse=worse), name in judged and figure.worse and not worse
 
 
 def _figure(

@@ -139,6 +139,35 @@ def test_a_server_that_died_did_not_last_and_a_disturbed_machine_says_nothing() 
     assert "could not be measured: others took" in soaked(disturbed).sentence
 
 
+@pytest.mark.parametrize(
+    ("changed", "held_up", "lasts"),
+    [
+        ({"response_time_ns_p99": 18e6}, 0.3, None),
+        ({"response_time_ns_p99": 18e6, "quiet_s": 20.0}, 0.0, None),
+        ({"response_time_ns_p99": 6e6}, 0.3, True),
+        ({"goodput_per_s": 800.0}, 0.3, None),
+        ({"goodput_per_s": 500.0}, 0.3, False),
+        ({"goodput_per_s": 800.0, "quiet_s": 20.0}, 0.0, False),
+        ({"response_time_ns_p99": 18e6, "memory_growth_bytes_per_s": 2e6}, 0.3, False),
+    ],
+)
+def test_what_other_programs_may_have_made_worse_is_not_held_against_a_server(
+    changed: dict[str, float], held_up: float, lasts: bool | None
+) -> None:
+    found = soaked(replace(trial(6, stage=Stage.SOAK, **changed), held_up=held_up))
+    assert found.lasts is lasts
+    if lasts is None:
+        assert "threads=4 could not be judged, since other programs disturbed it: in its last 1 min" in found.sentence
+        assert not any(figure.worse for figure in found.figures) and ": worse" not in found.sentence
+
+
+def test_the_times_of_disturbed_trials_are_no_measure_for_a_soak() -> None:
+    beside = [replace(trial(number, response_time_ns_p99=40e6), held_up=0.3) for number in (7, 8)]
+    slow = trial(9, stage=Stage.SOAK, response_time_ns_p99=20e6)
+    found = soak_of(case(), [*BEFORE, *beside, slow])
+    assert found is not None and found.lasts is False and "p99 20.0 ms (10.0 ms before: worse)" in found.sentence
+
+
 def test_a_soak_changes_no_figure_of_the_comparison() -> None:
     slow = trial(6, stage=Stage.SOAK, goodput_per_s=1.0)
     plain, soaking = analyse(case(soak_ns=None), BEFORE), analyse(case(), [*BEFORE, slow])
