@@ -153,7 +153,15 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
     answer = with_unseen(experiment, answer, rows, results)
-    nodes = nodes_of(experiment, results, told, _half(progress), standing.race, chosen=decision.chosen is not None)
+    nodes = nodes_of(
+        experiment,
+        results,
+        told,
+        _half(progress),
+        standing.race,
+        chosen=decision.chosen is not None,
+        barred=[row.setting for row in rows if not row.feasible],
+    )
     if nodes is not None:
         answer = replace(answer, sentences=(*answer.sentences, *nodes.sentences))
     analysis = Analysis(

@@ -58,10 +58,11 @@ def nodes_of(
     race: Race | None = None,
     *,
     chosen: bool = True,
+    barred: Collection[Setting] = (),
 ) -> Nodes | None:
     """The nodes of a run; None for a single machine. `half`: blocks that do not count. `race`: the race, with its
     confirmation by the fresh starts of all nodes together. `chosen`: `named` is the answer, and does not only lead; if
-    fresh starts took the answer back, nothing is said of it."""
+    fresh starts took the answer back, nothing is said of it. `barred`: settings that can be no answer on any node."""
     names = sorted({result.node for result in results} - {""})
     if not names:
         return None
@@ -77,7 +78,8 @@ def nodes_of(
         looked = tuple(replace(row, ratio=ratios.get(name)) for name, row in bare.items())
         return Nodes(named, looked, None, (), _looks_differ(experiment, ratios))
     rows = bare | {
-        name: _row(experiment, cells, residual, bare[name], named=named, ratio=ratios.get(name)) for name in cells.nodes
+        name: _row(experiment, cells, residual, bare[name], named=named, barred=barred, ratio=ratios.get(name))
+        for name in cells.nodes
     }
     differ = _interaction(cells, residual)
     fresh = None if race is None else race.confirmation
@@ -209,6 +211,7 @@ def _row(
     bare: NodeRow,
     *,
     named: Setting | None,
+    barred: Collection[Setting],
     ratio: Estimate | None,
 ) -> NodeRow:
     node = cells.nodes.index(bare.node)
@@ -223,7 +226,7 @@ def _row(
     leads: list[tuple[float, int, Setting]] = []
     for setting, other in table.items():
         shared = sorted(mine.keys() & other.keys())
-        if shared and cells.settings[setting] != named:
+        if shared and cells.settings[setting] not in (named, *barred):
             lead = float(np.mean([other[block] - mine[block] for block in shared]))
             leads.append((lead, len(shared), cells.settings[setting]))
     if not leads or max(leads, key=lambda each: each[0])[0] <= 0:

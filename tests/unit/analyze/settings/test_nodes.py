@@ -11,8 +11,9 @@ import pytest
 
 from fakes.edges import capacity_experiment
 from fakes.trials import experiment as fake_experiment
+from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.nodes import nodes_of
-from powerband.model.experiment import Objective
+from powerband.model.experiment import Constraint, Objective
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Confirmation, Estimate, Race, TrialResult
 
@@ -126,6 +127,22 @@ def test_a_node_on_which_another_setting_is_best_is_told_with_its_lead() -> None
     assert row.lead.low < 1400 / 1200 < (row.lead.high or 0)
     assert found.sentences[0].startswith("Nodes differ: on b threads=32 had 1")
     assert all(row.best == SETTINGS[2] for row in found.rows if row.node != "b")
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_a_setting_that_can_be_no_answer_is_best_on_no_node(blocks: int) -> None:
+    """64 threads are the fastest on both nodes, but use more memory than is allowed."""
+    within = Constraint.model_validate("memory < 500MiB")
+    limited = MADE.model_copy(update={"objective": Objective.model_validate({"constraints": (within,)})})
+    rows = [
+        replace(row, metrics={**row.metrics, "rss_bytes_max": 9e8 if row.setting == SETTINGS[2] else 1e8})
+        for row in trials(dict.fromkeys("ab", blocks), lambda node, threads: RATES[threads])
+    ]
+    analysis = analyse(limited, rows)
+    assert analysis.nodes is not None and analysis.nodes.setting == SETTINGS[1]
+    assert [row.best for row in analysis.nodes.rows] == [SETTINGS[1], SETTINGS[1]]
+    assert not any("than threads=32, which" in said for said in analysis.answer.sentences)
+    assert any(said.startswith("threads=32 ") and "on all 2 nodes." in said for said in analysis.answer.sentences)
 
 
 def test_with_one_block_a_node_it_is_said_that_chance_cannot_be_told() -> None:
