@@ -35,6 +35,7 @@ FEW_REQUESTS = 100  # the mean of so many exponential times is known to 10 % (1 
 RESPONSE = "response_time_ns"
 REDIRECTS_NOTE = 0.90  # of the right answers: a login or a moved page, not one step of a scenario
 BEYOND_LEAST = 10  # requests beyond a percentile: with fewer it is little more than the largest few
+MEAN_WITHOUT = 0.03  # of the requests: the default margin of verdicts; a mean of the answered ones hides so many
 Z_95 = 1.96  # of the normal distribution, two-sided
 
 Check = Callable[[Evidence, Mapping[str, float]], Iterator[Problem]]
@@ -120,9 +121,8 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     The percentiles are of all requests that were due: those without a right answer rank last, with the length of the
     window, or the longest time seen, as their time. A percentile needs ten requests beyond it. The interval of the p99
     is that of order statistics, by the normal approximation of the binomial (H. A. David, H. N. Nagaraja, Order
-    Statistics, 3rd edition, section 7.1), as if requests were independent. Mean and maximum are of the requests that
-    were answered, as Little's law needs it; but if users got nothing, the maximum is the time of requests without an
-    answer."""
+    Statistics, 3rd edition, section 7.1), as if requests were independent. The maximum beside requests without a right
+    answer is their time, too; the mean is of the requests that were answered, as Little's law needs it."""
     fleet, times, due = evidence.fleet, evidence.response, due_requests(evidence)
     share = unanswered_share(fleet, evidence.load)
     if not times.count or times.maximum <= 0:
@@ -130,7 +130,7 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     yield f"{RESPONSE}_mean", times.moment(1)
     left_out = _unserved(fleet, evidence.load)
     nothing = left_out is not None and left_out.users >= 1
-    yield f"{RESPONSE}_max", _standing_in(fleet, times) if nothing else times.maximum
+    yield f"{RESPONSE}_max", _standing_in(fleet, times) if nothing or share > 0 else times.maximum
     found: dict[str, float] = {}
     for key, q in QUANTILES.items():
         if due >= requests_for(name := f"{RESPONSE}_{key}"):
@@ -169,10 +169,13 @@ def least_of(metric: str, metrics: Mapping[str, float]) -> float | None:
 
 
 def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
-    """True if a trial's percentile of response times falls on requests without a right answer, so that it is a lower
-    bound."""
+    """True if a trial's response time is only a lower bound, since requests without a right answer took longer: a
+    percentile that falls on these, the maximum beside any of them, the mean beside more than `MEAN_WITHOUT`."""
     stem, _, key = metric.rpartition("_")
-    return stem == RESPONSE and key in QUANTILES and metrics.get("error_rate", 0.0) > 1 - QUANTILES[key]
+    if stem != RESPONSE or key not in (*QUANTILES, "max", "mean"):
+        return False
+    allowed = 1 - QUANTILES[key] if key in QUANTILES else MEAN_WITHOUT if key == "mean" else 0.0
+    return metrics.get("error_rate", 0.0) > allowed
 
 
 def as_judged(metric: str, metrics: Mapping[str, float]) -> float | None:

@@ -53,7 +53,7 @@ run_error_rate | ratio | less | load | share of all requests since the start tha
   after the drain
 dropped_rate | ratio | less | load | share of scheduled work that was never sent (in-flight bound)
 response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from scheduled send to completion; percentiles
-  are of all requests that were due
+  and max are of all due requests
 response_time_ns_p99_{low,high} | ns | less | load | 95 % interval of p99 within a trial
 service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from actual send to completion
 connect_time_ns_p99 | ns | less | load | time to connect

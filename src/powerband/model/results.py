@@ -56,8 +56,8 @@ class ClaimVerdict(StrEnum):
 @dataclass(frozen=True)
 class Estimate:
     """A `value` with its interval from `n` trials, at this `confidence` (0 to 1). `low`, `high`: None with fewer than
-    two trials. `at_least`: the value is only a lower bound, of a percentile that is infinite in some trial because too
-    many requests got no answer, or of which each trial had too few requests, so that a lower one stands for it."""
+    two trials. `at_least`: the value is only a lower bound, of a time that is longer in some trial because too many
+    requests got no answer, or of a percentile of which each trial had too few, so that a lower one stands for it."""
 
     value: float
     low: float | None

@@ -65,6 +65,7 @@ from powerband.base.units import (
     span,
     time_text,
 )
+from powerband.loads.measured import requests_for
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
@@ -340,9 +341,18 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
 
 
 def _what_decides(standing: Standing, open_: Sequence[Setting], unsure: Sequence[SettingResult]) -> str:
-    """Says what would decide between the `open_` settings. `unsure`: those that may break a condition."""
-    if all(standing.figures[setting].estimate.at_least for setting in open_):
-        return "more trials would not decide: judge a lower percentile (objective), or lower the load"
+    """Says what would decide between the `open_` settings, of which the first leads. `unsure`: those that may break a
+    condition."""
+    found = {setting: standing.figures[setting].estimate for setting in open_}
+    if all(each.at_least for each in found.values()):
+        lower = "lower " if requests_for(standing.experiment.objective.metric) else ""
+        return f"more trials would not decide: judge a {lower}percentile (objective), or lower the load"
+    ahead = [s for s, each in found.items() if each.at_least and each.value < found[open_[0]].value]
+    if ahead:
+        return (
+            f"more trials would not decide: too many requests of {names(ahead)} got no correct response; add a "
+            "condition, such as error_rate < 1% (--slo, objective.subject_to)"
+        )
     few = next((few for row in unsure if (few := standing.few_requests.get(row.setting))), None)
     return few or f"{more_trials(standing)} or longer trials would decide"
 

@@ -148,7 +148,7 @@ def _is_zero(term: Term) -> bool:
 
 
 def _lower_bounds(comparison: ClaimComparison, case: Case, cells: Cells) -> list[Reference]:
-    """The references to percentiles that are only lower bounds in some trial, or that it had too few requests for."""
+    """The references to times that are only lower bounds in some trial, or that it had too few requests for."""
 
     def is_bound(reference: Reference) -> bool:
         metric, mine = reference.metric, _trials_of(case[reference], cells)

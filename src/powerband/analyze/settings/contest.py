@@ -158,8 +158,8 @@ class ResponseTable:
         return setting in self.lacking and bool(self.valid(setting))
 
     def is_endless(self, setting: Setting) -> bool:
-        """True if the setting's figure is a lower bound: the objective is a percentile that falls on requests without a
-        right answer in a valid trial, or that lower ones stand for."""
+        """True if the setting's figure is a lower bound: the objective is a time that requests without a right answer
+        exceed in a valid trial, or a percentile that lower ones stand for."""
         endless = any(is_lower_bound(self.metric, result.metrics) for result in self.valid(setting))
         return endless or self.is_bounded(setting)
 

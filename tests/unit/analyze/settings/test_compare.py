@@ -210,6 +210,40 @@ def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:
     assert format_estimate(estimates[setting(4)], "response_time_ns_p99").startswith("≥ 5")
 
 
+@pytest.mark.parametrize(
+    ("metric", "ns", "errors", "named"),
+    [
+        ("response_time_ns_mean", 3e6, 0.6, None),
+        ("response_time_ns_mean", 3e6, 0.02, 4),
+        ("response_time_ns_max", 10e9, 0.005, 1),
+        ("response_time_ns_max", 3e6, 0.005, None),
+        ("response_time_ns_max", 3e6, 0.0, 4),
+    ],
+)
+def test_who_answers_few_requests_has_no_mean_or_maximum_to_win_by(
+    metric: str, ns: float, errors: float, named: int | None
+) -> None:
+    trials = [
+        replace(trial, metrics={**trial.metrics, metric: time, "error_rate": share})
+        for trial in results({1: noisy(100, 1), 4: noisy(100, 2)})
+        for time, share in [(ns, errors) if trial.setting == setting(4) else (30e6 + trial.number * 1e4, 0.0)]
+    ]
+    found = judged(trials, (1, 4), metric=metric, direction="minimise")
+    assert found.answer.setting == (None if named is None else setting(named))
+    assert [row.estimates[metric].at_least for row in found.settings] == [False, named != 4]
+    if named is None:
+        assert "More trials would not decide: too many requests of threads=4 got no" in found.answer.sentences[1]
+
+
+@pytest.mark.parametrize(("errors", "feasible"), [(0.005, False), (0.0, True)])
+def test_a_maximum_beside_requests_without_an_answer_meets_no_limit(errors: float, feasible: bool) -> None:
+    """One request in two hundred waited for nothing, longer than the window."""
+    extra = {"response_time_ns_max": 10e9, "error_rate": errors}
+    trials = results({1: noisy(100, 1)}, {1: extra})
+    (row,) = judged(trials, (1,), subject_to=["response_time_ns_max < 15s", "error_rate < 1%"]).settings
+    assert row.feasible is feasible
+
+
 def with_p99(p99_ns: Mapping[int, Sequence[float | None]], errors: Mapping[int, float]) -> list[TrialResult]:
     """Trials of equal goodput with these p99 response times, in ns (None: not measured), and error rates."""
     trials = results({threads: noisy(100, threads, len(values)) for threads, values in p99_ns.items()})

@@ -23,6 +23,7 @@ from fakes.trials import (
 )
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
+from powerband.loads.measured import is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Constraint, Measure, Objective
@@ -544,6 +545,20 @@ def test_a_percentile_that_too_many_never_had_is_at_least_the_window_and_says_so
     assert result.metrics["response_time_ns_p95"] == pytest.approx(10e6, rel=0.01)
     (told,) = [problem.message for problem in result.problems if problem.code == "unanswered_percentiles"]
     assert told.startswith("2.0 % of the requests that were due got no correct response: percentiles from p99 on")
+
+
+def test_a_maximum_beside_a_request_without_an_answer_is_at_least_the_window(tmp_path: Path) -> None:
+    found = measured(tmp_path / "one", timed([10] * 9_999, failed=1)).metrics
+    assert found["response_time_ns_max"] == 10e9 and is_lower_bound("response_time_ns_max", found)
+    assert found["service_time_ns_max"] == pytest.approx(10e6, rel=0.01), "of those that were answered"
+    assert found["response_time_ns_mean"] == pytest.approx(10e6, rel=0.01)
+    assert not is_lower_bound("response_time_ns_mean", found)
+    all_right = measured(tmp_path / "none", timed([10] * 9_999)).metrics
+    assert all_right["response_time_ns_max"] == pytest.approx(10e6, rel=0.01)
+    assert not is_lower_bound("response_time_ns_max", all_right)
+    refused = measured(tmp_path / "refused", timed([10] * 4_000, failed=6_000)).metrics
+    assert refused["response_time_ns_mean"] == pytest.approx(10e6, rel=0.01)
+    assert is_lower_bound("response_time_ns_mean", refused)
 
 
 def test_processes_that_a_server_adds_under_load_are_counted_to_the_end_of_the_window(tmp_path: Path) -> None:
