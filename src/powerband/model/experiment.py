@@ -596,6 +596,10 @@ class Experiment(Frozen):
         load = self.load.model_copy(update={"duration_ns": window_ns, "drain_ns": drain_ns})
         return self.model_copy(update={"load": load, "measure": measure})
 
+    def loaded_for(self, setting: Setting) -> Experiment:
+        """The experiment with the load of one setting, as `load_for` has it."""
+        return self.model_copy(update={"load": self.load_for(setting)}) if self.load_varies else self
+
     def measured_for(self, window_ns: int | None) -> Experiment:
         """The experiment with this measured time; None: its own."""
         if window_ns is None:

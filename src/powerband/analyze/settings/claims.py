@@ -278,13 +278,14 @@ def _counting_error(
     a share of them is compared with a number; else (0, 0)."""
     match comparison.left, comparison.right:
         case (Reference() as share, Number()) | (Number(), Reference() as share):
-            mine = [result.metrics for (of, _), result in cells.items() if of == case[share]]
+            mine = [result for (of, _), result in cells.items() if of == case[share]]
         case _:
             return 0.0, 0.0
-    trials = [metrics for metrics in mine if share.metric in metrics]
+    trials = [result.metrics for result in mine if share.metric in result.metrics]
+    measured = experiment.loaded_for(case[share]).measured_for(window_ns_of(mine))
     mean = float(np.mean([metrics[share.metric] for metrics in trials]))
     same = Estimate(mean, mean, mean, confidence, len(trials))
-    low, high = counted_share(experiment, share.metric, same, trials).ends
+    low, high = counted_share(measured, share.metric, same, trials).ends
     return (mean - low, high - mean) if share == comparison.left else (high - mean, mean - low)
 
 

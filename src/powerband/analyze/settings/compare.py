@@ -365,7 +365,7 @@ def _capacity_row(
     """The row of a setting, with its capacity. Its other metrics are those of its trials near the capacity."""
     search = contest.searches[setting]
     capacity = capacity_of(search)
-    estimates = {} if capacity is None else _estimates(experiment, search.near_edge())
+    estimates = {} if capacity is None else _estimates(experiment.loaded_for(setting), search.near_edge())
     if capacity is not None and capacity.estimate is not None:
         estimates[experiment.objective.metric] = capacity.estimate
     answered = len(search.answers)

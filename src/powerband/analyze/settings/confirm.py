@@ -72,7 +72,7 @@ def confirm(
     mine = [result.metrics for (of, _), result in last_valid(results, Stage.CONFIRM).items() if of == setting]
     lacking = sum(not objective.needed_metrics <= metrics.keys() for metrics in mine)
     starts = starts_of(results, setting, objective.confidence)
-    kept = _kept(experiment, mine, [result.metrics for result in table.valid(setting)], starts)
+    kept = _kept(experiment.loaded_for(setting), mine, [result.metrics for result in table.valid(setting)], starts)
     made = Confirmation(
         setting=setting,
         rival=rival,

@@ -164,8 +164,9 @@ class ResponseTable:
         return endless or self.is_bounded(setting)
 
     def experiment_of(self, setting: Setting) -> Experiment:
-        """The experiment as the trials of `valid` ran it: with the measured time that they had."""
-        return self._experiment.measured_for(window_ns_of(self.valid(setting)))
+        """The experiment as the trials of `valid` ran it: with the load of the setting and the measured time that they
+        had."""
+        return self._experiment.loaded_for(setting).measured_for(window_ns_of(self.valid(setting)))
 
     def has_only_short(self, setting: Setting) -> bool:
         """True if the setting's valid results are those of short trials."""
@@ -364,7 +365,9 @@ def hold_contest(
         zero, blocks = {settings[0]: 0.0}, {settings[0]: len(table.valid(settings[0]))}
         alone = replace(empty, leader=settings[0], leader_mean=float(np.nanmean(values)))
         return replace(alone, difference=zero, half=zero, half_tost=zero, shared=blocks)
-    least = _least(table.experiment_of(settings[0]), values, scale)
+    of_loads = settings if experiment.load_varies else settings[:1]
+    windows_ns = [table.experiment_of(setting).load.duration_ns for setting in of_loads]
+    least = _least(experiment, windows_ns, values, scale)
     if scale not in table.fits:
         table.fits[scale] = fit_of(scaled[None], least)
     found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance, least, fit=table.fits[scale])
@@ -401,12 +404,12 @@ def _room(slack: Array, lead: int) -> tuple[Array, Array]:
     return above, below
 
 
-def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
+def _least(experiment: Experiment, windows_ns: Sequence[int], values: Array, scale: Scale) -> Array | None:
     """The least standard deviation of each setting, for a rate on the log scale: the counting error that the ends of
-    the window leave, relative to the count. None for all else."""
+    the window leave, relative to the count. None for all else. `windows_ns`: one for each setting, or one for all."""
     if not scale.log or METRICS[experiment.objective.metric].unit != "per_s":
         return None
-    counts = np.nanmean(values, axis=0) * experiment.load.duration_ns / 1e9
+    counts = np.nanmean(values, axis=0) * np.array(windows_ns) / 1e9
     return np.asarray(EDGES / np.maximum(counts, 1.0))
 
 

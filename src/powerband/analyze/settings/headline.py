@@ -73,7 +73,7 @@ def figures_of(
                 half = max(_half_of_fresh(known, scaled, error), pooled.half(error, n) if scale.log else 0.0)
                 estimate = _back(scale, float(scaled.mean()), half, 1 - error, n)
             estimate = _with_room(scale, estimate, fresh.room)
-            shown = counted(experiment, table.metric, estimate, trials[:n])
+            shown = counted(experiment.loaded_for(setting), table.metric, estimate, trials[:n])
             found[setting] = Figure(replace(shown, at_least=fresh.confirmation.confirmed.at_least), fresh=True)
     return found
 

@@ -49,7 +49,8 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     names = [name for name in dict.fromkeys((experiment.objective.metric, *COMPARED)) if name in trial.metrics]
     found = list(_figures(experiment, names, before, trial))
     figures = tuple(figure for figure, _ in found)
-    kept = judge(experiment.measured_for(window_ns), [trial.metrics], settings=1)
+    judged = experiment.loaded_for(trial.setting).measured_for(window_ns)
+    kept = judge(judged, [trial.metrics], settings=1)
     growing = growth_of(trial.metrics)
     lasts = not any(figure.worse for figure in figures) and not kept.missed and not growing
     verdict = "lasts" if lasts else "does not last"

@@ -14,6 +14,7 @@ from powerband.analyze.settings.claims import judge_claims
 from powerband.files.experiment_file import load_experiment, profile_names
 from powerband.files.library import experiment_names
 from powerband.model.experiment import Claim, Experiment, Objective, Parameter, Subject
+from powerband.model.load import Load
 from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import ClaimResult, Problem, TrialResult
 
@@ -284,6 +285,26 @@ def test_a_share_of_few_requests_confirms_no_bound(holds: str, per_s: float, ver
     """No error in three rounds of 10 s."""
     trials = [trial({"threads": 1}, block, {"error_rate": 0.0, "achieved_rate_per_s": per_s}) for block in range(3)]
     found = judged(holds, trials)
+    assert found.verdict.value == verdict, found.sentence
+
+
+@pytest.mark.parametrize(("window_s", "verdict"), [(2.0, "undecided"), (None, "held")])
+def test_a_share_of_short_trials_is_of_the_requests_that_they_had(window_s: float | None, verdict: str) -> None:
+    """No error in three rounds at 100/s: 600 requests in trials of 2 s, as a race shortens them, or 3,000."""
+    metrics = {"error_rate": 0.0, "achieved_rate_per_s": 100.0}
+    trials = [trial({"threads": 1}, block, metrics, window_s=window_s) for block in range(3)]
+    found = judged("error_rate[threads=1] < 0.4%", trials)
+    assert found.verdict.value == verdict, found.sentence
+
+
+@pytest.mark.parametrize(("users", "verdict"), [(10, "undecided"), (100, "held")])
+def test_a_share_is_of_the_requests_of_its_setting(users: int, verdict: str) -> None:
+    """No error in five rounds, in which each user sends ten requests."""
+    claim = Claim(id="one", says="so it is", holds=f"error_rate[load.users={users}] < 0.5%")
+    load = Load(users=100, requests_per_user=10, duration=10 * 10**9)
+    made = experiment({"load.users": (10, 100)}, load=load, claims=(claim,))
+    trials = [trial({"load.users": users}, block, {"error_rate": 0.0}) for block in range(5)]
+    (found,) = judge_claims(made, trials)
     assert found.verdict.value == verdict, found.sentence
 
 

@@ -18,6 +18,7 @@ from powerband.analyze.settings.in_place import NO_DIFFERENCE
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Design, Measure, Objective
+from powerband.model.load import Load
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import NODE_LOST, Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
 from powerband.report.wording.numbers import format_estimate
@@ -885,3 +886,15 @@ def test_where_the_cheapest_of_equivalent_ones_is_named_no_other_is_better_than_
     assert answer.kind is AnswerKind.EQUIVALENT_SET and answer.setting == setting(1) and answer.leader == setting(2)
     assert answer.regret is not None and 0.03 < answer.regret < 0.04
     assert "No setting is better than threads=2 by more than 3 %; threads=4 may be equivalent." in answer.sentences[1]
+
+
+def test_the_interval_of_a_share_is_of_the_requests_of_its_setting() -> None:
+    """No error in five rounds, in which each of 10 or 100 users sends ten requests."""
+    load = Load(users=100, requests_per_user=10, duration=10 * 10**9)
+    made = experiment({"load.users": (10, 100)}, load=load, objective={"subject_to": ["error_rate < 0.5%"]})
+    trials = [
+        replace(trial, setting=Setting((("load.users", trial.setting.as_dict()["threads"]),)))
+        for trial in results({10: noisy(100, 1), 100: noisy(100, 2)}, dict.fromkeys((10, 100), {"error_rate": 0.0}))
+    ]
+    few, many = analyse(made, trials).settings
+    assert few.estimates["error_rate"].ends[1] > 0.005 > many.estimates["error_rate"].ends[1]
