@@ -15,11 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from powerband.analyze.settings.constraints import shortfall
+from powerband.analyze.settings.constraints import shortfalls
 from powerband.analyze.trial.faults import fatal_codes, is_first_start, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.errors import UsageError
-from powerband.loads.measured import as_judged
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec, numbers_of
 from powerband.model.results import TrialResult
@@ -174,10 +173,7 @@ def merit(experiment: Experiment, result: TrialResult, speeds: Mapping[str, floa
 
 def violation(experiment: Experiment, result: TrialResult) -> float:
     """The sum of the trial's violations of the constraints, each relative to its threshold; 0 if it meets them all."""
-    metrics = result.metrics
-    constraints = experiment.objective.constraints
-    misses = [shortfall(constraint, as_judged(constraint.metric, metrics)) for constraint in constraints]
-    return min(_FAILED, sum(miss for miss in misses if miss is not None))
+    return min(_FAILED, shortfalls(experiment.objective, result.metrics))
 
 
 class _Space:

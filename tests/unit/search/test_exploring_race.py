@@ -97,6 +97,23 @@ def test_a_run_that_stops_while_exploring_names_no_setting() -> None:
     )
 
 
+@pytest.mark.parametrize("met", [True, False])
+def test_of_a_stopped_exploration_no_trial_that_breaks_the_slo_is_called_best(met: bool) -> None:
+    made = space().model_copy(update={"objective": experiment(objective={"constraints": ["error_rate < 1%"]}).objective})
+    planner = ExploringRace(made, 7)
+    results = []
+    for number in range(20):
+        spec = planner.ask()
+        assert spec is not None
+        right = {"goodput_per_s": 500.0 + number, "error_rate": 0.0 if met else 0.05}
+        wrong = {"goodput_per_s": 9000.0, "error_rate": 0.3}
+        results.append(result_of(spec, wrong if number == 3 else right))
+        planner.tell(results[-1])
+    said = analyse(made, results, planner.progress).answer.sentences[1]
+    first = "in the best trial, {}; one" if met else "in {}, which came nearest to the SLO (no trial was seen to meet it);"
+    assert said.startswith("Goodput was 519/s ") and first.format(results[-1].setting.id) in said
+
+
 def test_where_nothing_could_be_measured_nobody_races() -> None:
     found = run_experiment(space(), lambda spec: "not_ready")
     assert found.answer.kind is AnswerKind.NONE_VALID

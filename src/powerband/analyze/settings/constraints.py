@@ -158,6 +158,13 @@ def shortfall(constraint: Constraint, value: float | None) -> float | None:
     return abs(value - constraint.threshold) / (abs(constraint.threshold) or 1.0)
 
 
+def shortfalls(objective: Objective, metrics: Mapping[str, float]) -> float:
+    """The sum of a trial's shortfalls of the constraints, each relative to its threshold; 0 if it meets them all,
+    infinite if it did not measure one."""
+    misses = (shortfall(constraint, as_judged(constraint.metric, metrics)) for constraint in objective.constraints)
+    return sum(miss for miss in misses if miss is not None)
+
+
 def _ends_of_start(
     experiment: Experiment, metric: str, value: float, metrics: Mapping[str, float], confidence: float
 ) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from powerband.analyze.settings.capacity import TRIALS_MIN
+from powerband.analyze.settings.constraints import shortfalls
 from powerband.analyze.settings.standing import Standing, names, sentence
 from powerband.base.units import format_duration, format_value
 from powerband.loads import kind_of
@@ -103,11 +104,20 @@ def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
             return _objective_unmeasured(standing)
         return ("No setting could be measured.", f"{sentence(tried)} Each excluded trial has its reason.")
     objective = standing.experiment.objective
-    pick = max if objective.direction == "maximise" else min
-    best = pick(standing.explored, key=lambda result: result.metrics[objective.metric])
+    sign = -1.0 if objective.direction == "maximise" else 1.0
+    missed, _, best = min(
+        (
+            (shortfalls(objective, result.metrics), sign * result.metrics[objective.metric], result)
+            for result in standing.explored
+        ),
+        key=lambda each: each[:2],
+    )
     found = format_value(best.metrics[objective.metric], METRICS[objective.metric].unit)
     first = f"Not enough data to name a setting: {tried}, and none has raced yet."
-    second = f"{metric_words(objective.metric)} was {found} in the best trial, {best.setting.id}"
+    where = f"the best trial, {best.setting.id}"
+    if missed:
+        where = f"{best.setting.id}, which came nearest to the SLO (no trial was seen to meet it)"
+    second = f"{metric_words(objective.metric)} was {found} in {where}"
     return (first, sentence(f"{second}; one trial cannot tell a difference from noise: let the race run (resume)"))
 
 
