@@ -344,11 +344,12 @@ def _what_decides(standing: Standing, open_: Sequence[Setting], unsure: Sequence
     """Says what would decide between the `open_` settings, of which the first leads. `unsure`: those that may break a
     condition."""
     found = {setting: standing.figures[setting].estimate for setting in open_}
+    of_percentile = requests_for(standing.experiment.objective.metric) > 0
     if all(each.at_least for each in found.values()):
-        lower = "lower " if requests_for(standing.experiment.objective.metric) else ""
+        lower = "lower " if of_percentile else ""
         return f"more trials would not decide: judge a {lower}percentile (objective), or lower the load"
     ahead = [s for s, each in found.items() if each.at_least and each.value < found[open_[0]].value]
-    if ahead:
+    if ahead and not of_percentile:
         return (
             f"more trials would not decide: too many requests of {names(ahead)} got no correct response; add a "
             "condition, such as error_rate < 1% (--slo, objective.subject_to)"

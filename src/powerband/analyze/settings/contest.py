@@ -126,6 +126,7 @@ class ResponseTable:
         self.fits: dict[Scale, Fit] = {}
         """Made once for all contests over the table, whichever setting leads."""
         self._valid: dict[Setting, list[TrialResult]] = {}
+        self._as_ran: dict[Setting, Experiment] = {}
         full = {result.setting for result in results if result.stage is Stage.COMPARE}
         spared = {key: result for key, result in short.items() if key[0] not in full}
         for result in sorted({**spared, **cells}.values(), key=lambda result: result.block):
@@ -166,7 +167,10 @@ class ResponseTable:
     def experiment_of(self, setting: Setting) -> Experiment:
         """The experiment as the trials of `valid` ran it: with the load of the setting and the measured time that they
         had."""
-        return self._experiment.loaded_for(setting).measured_for(window_ns_of(self.valid(setting)))
+        if setting not in self._as_ran:
+            loaded = self._experiment.loaded_for(setting)
+            self._as_ran[setting] = loaded.measured_for(window_ns_of(self.valid(setting)))
+        return self._as_ran[setting]
 
     def has_only_short(self, setting: Setting) -> bool:
         """True if the setting's valid results are those of short trials."""
