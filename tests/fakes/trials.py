@@ -189,9 +189,7 @@ def probe_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str
                     "cpu_busy_ns": round(figures.busy_cores * passed) + figures.loud_ns(at),
                     "cpu_idle_ns": round((figures.cpus - figures.busy_cores - steal) * passed) - figures.loud_ns(at),
                     "cpu_steal_ns": round(steal * passed),
-                    "cpu_busy_ns_each": [
-                        (round(figures.busy_cores * passed) + figures.loud_ns(at)) // figures.cpus
-                    ]
+                    "cpu_busy_ns_each": [(round(figures.busy_cores * passed) + figures.loud_ns(at)) // figures.cpus]
                     * figures.cpus,
                     "cpu_steal_ns_each": [round(figures.steal_share * passed)] * figures.cpus,
                     "context_switches": passed // 10_000,

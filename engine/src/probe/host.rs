@@ -65,6 +65,20 @@ impl Host {
     }
 }
 
+/// True if the kernel below this root says that it counts the time of interrupts apart: by its file with their pressure
+/// (psi_proc_init in kernel/sched/psi.c; since Linux 6.1), or by its configuration.
+fn counts_interrupts_apart(root: &Path) -> bool {
+    if fs::read(root.join("proc/pressure/irq")).is_ok() {
+        return true;
+    }
+    let Ok(release) = fs::read_to_string(root.join("proc/sys/kernel/osrelease")) else { return false };
+    let release = release.trim();
+    [format!("boot/config-{release}"), format!("lib/modules/{release}/config")]
+        .iter()
+        .filter_map(|path| fs::read_to_string(root.join(path)).ok())
+        .any(|text| text.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
+}
+
 fn read<'b>(file: &Option<ProcFile>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     file.as_ref()?.read(buffer).ok()
 }

@@ -207,7 +207,9 @@ def _flat(sample: Mapping[str, Any]) -> dict[str, Any]:
     """A sample with a field for each CPU, `NAME_0`, `NAME_1` and so on, in place of each list."""
     flat: dict[str, Any] = {}
     for name, value in sample.items():
-        flat.update({f"{name}_{cpu}": each for cpu, each in enumerate(value)} if isinstance(value, list) else {name: value})
+        flat.update(
+            {f"{name}_{cpu}": each for cpu, each in enumerate(value)} if isinstance(value, list) else {name: value}
+        )
     return flat
 
 

@@ -894,7 +894,7 @@ def test_the_interval_of_a_share_is_of_the_requests_of_its_setting() -> None:
     made = experiment({"load.users": (10, 100)}, load=load, objective={"subject_to": ["error_rate < 0.5%"]})
     trials = [
         replace(trial, setting=Setting((("load.users", trial.setting.as_dict()["threads"]),)))
-        for trial in results({10: noisy(100, 1), 100: noisy(100, 2)}, dict.fromkeys((10, 100), {"error_rate": 0.0}))
+        for trial in results({10: noisy(100, 1), 100: noisy(100, 2)}, {key: {"error_rate": 0.0} for key in (10, 100)})
     ]
     few, many = analyse(made, trials).settings
     assert few.estimates["error_rate"].ends[1] > 0.005 > many.estimates["error_rate"].ends[1]
