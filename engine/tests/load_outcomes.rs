@@ -175,6 +175,23 @@ fn without_keep_alive_each_request_has_its_connection_and_says_so() {
     assert_eq!(number(&summary["connections"]["opened"]), 6);
 }
 
+/// `Connection: close` obliges the client, too (RFC 9112, section 9.6): not all servers repeat it, and all close.
+#[test]
+fn a_step_that_asks_for_the_end_of_its_connection_is_the_last_request_on_it() {
+    let address = serve(|mut peer| {
+        if peer.request().is_some() {
+            peer.send(OK.as_bytes());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let mut spec = spec(address);
+    spec["scenario"][0]["headers"] = json!([["connection", "TE, Close"]]);
+    let summary = run(&spec);
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}));
+    assert_eq!(number(&summary["connections"]["opened"]), 6);
+    assert_eq!(number(&summary["connections"]["closed_by_peer"]), 0);
+}
+
 /// A server that answers `/a` with A and `/b` with B, and any other request with its body.
 fn echo() -> std::net::SocketAddr {
     serve(|mut peer| {

@@ -254,6 +254,22 @@ fn a_stall_of_the_engine_across_the_end_of_the_window_is_told() {
     assert!(late_ns > 300 * MS, "{late_ns}");
 }
 
+/// When it goes on, its threads are as late as the wait for them has been long.
+#[test]
+fn a_stall_of_the_engine_far_past_its_end_is_told_and_not_taken_for_a_thread_that_hangs() {
+    let mut spec = spec(always(OK));
+    spec["model"] = json!({"kind": "closed", "users": 2, "think": {"kind": "constant", "ns": MS}});
+    spec["phases"]["measure_ns"] = json!(300 * MS);
+    spec["phases"]["drain_ns"] = json!(0);
+    let mut run = Run::start(&spec);
+    run.until("interval");
+    signal(run.pid(), libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(6_000));
+    signal(run.pid(), libc::SIGCONT);
+    let late_ns = number(&run.summary()["window"]["late_ns_max"]);
+    assert!(late_ns > 5_000 * MS, "{late_ns}");
+}
+
 /// One request is in flight when the engine is frozen, and is answered meanwhile: its service time is the server's
 /// delay, as the kernel's time stamp shows.
 #[test]
@@ -300,6 +316,33 @@ fn a_coarse_precision_is_not_counted_as_the_servers_time() {
         let service_ns = histogram(&summary["cohort_times"]["service_time_ns"]).value_at_quantile(0.5);
         assert!(service_ns < precision_ns / 2, "p50 {service_ns} with keep_alive {keep_alive}");
     }
+}
+
+/// Requests that follow an answer at once are due while others are scheduled soon, for which the engine naps.
+#[test]
+fn a_coarse_precision_bounds_the_delay_of_every_step_alike() {
+    let precision_ns = 2 * MS;
+    let mut spec = open_spec(always(OK), 200.0, 1_500, 400);
+    spec["precision_ns"] = json!(precision_ns);
+    spec["scenario"] = (0..4).map(|step| json!({"name": format!("step {step}")})).collect();
+    let lag_ns = histogram(&run(&spec)["cohort_times"]["send_lag_ns"]).value_at_quantile(0.5);
+    assert!(lag_ns < precision_ns * 3 / 2, "p50 {lag_ns}, where three of four follow an answer");
+}
+
+/// The kernel stamps the arrival of bytes, but not that of the end of a connection.
+#[test]
+fn a_body_that_ends_with_its_connection_is_read_to_the_end_at_once() {
+    let address = serve(|mut peer| {
+        if peer.request().is_some() {
+            peer.send_and_close(b"HTTP/1.1 200 OK\r\n\r\nhello");
+        }
+    });
+    let mut spec = open_spec(address, 200.0, 1_500, 400);
+    spec["precision_ns"] = json!(4 * MS);
+    let summary = run(&spec);
+    assert_eq!(summary["cohort"]["outcomes"], json!({"ok": 300}));
+    let service_ns = histogram(&summary["cohort_times"]["service_time_ns"]).value_at_quantile(0.5);
+    assert!(service_ns < 5 * MS / 2, "p50 {service_ns}, where a nap takes 5 ms");
 }
 
 #[test]

@@ -42,6 +42,8 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     *within("engine_threads", 1, 1024, users=2000),
     ({"users": 1, "pipeline": 2, "keep_alive": False}, False),
     ({"users": 1, "pipeline": 1, "keep_alive": False}, True),
+    *(({**step(headers=[["connection", "x, Close"]]), "pipeline": most}, most == 1) for most in (1, 2)),
+    *(({"users": 1, "scenario": [{"name": "a"}] * count}, count == 2**14) for count in (2**14, 2**14 + 1)),
     ({"rate": 10, "max_in_flight": 3, "engine_threads": 3}, True),
     ({"rate": 10, "max_in_flight": 2, "engine_threads": 3}, False),
     ({"rate": 1e8}, True),
@@ -73,7 +75,7 @@ def unchecked(fields: dict[str, Any]) -> Load:
         checks = plain.checks.model_copy(update={"status": (raw["check"]["status"],)} if "check" in raw else {})
         parts = {key: value for key, value in raw.items() if key != "check"} | {"checks": checks}
         parts["headers"] = tuple(tuple(pair) for pair in raw.get("headers", ()))
-        changes["scenario"] = (plain.model_copy(update=parts),)
+        changes["scenario"] = (plain.model_copy(update=parts),) * len(changes["scenario"])
     for key in ("ramp", "ramp_from"):
         if key in changes:
             changes[f"{key}_{'ns' if key == 'ramp' else 'per_s'}"] = 10**9 if key == "ramp" else changes[key]

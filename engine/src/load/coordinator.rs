@@ -21,7 +21,7 @@ use crate::sys::{Bell, cpu_set, run_on};
 
 /// New edges lie at least this far in the future, so that every thread learns of them in time.
 const AHEAD_NS: u64 = 3_000_000;
-/// A thread that has not ended this long after the end of the run is stuck.
+/// A thread that has not ended this long after the end of the run, nor as long again, is stuck.
 const STUCK_NS: u64 = 5_000_000_000; // arbitrary: a loop turns within ms, even on a busy machine
 
 /// Receives the events. Returns false if nobody reads them any more.
@@ -170,11 +170,14 @@ impl Run {
 
     fn until_end(mut self, sink: Sink<'_>) -> Result<Summary, Problem> {
         let mut listened = true;
+        let mut overdue = false;
         while self.finals.iter().any(Option::is_none) {
-            let patience_ns = self.over_ns.saturating_add(STUCK_NS).saturating_sub(now_ns()).min(3_600_000_000_000);
+            let stuck_ns = self.over_ns.saturating_add(STUCK_NS);
+            // A process that was stopped finds this time over, though its threads have had none of it.
+            let patience_ns = if overdue { STUCK_NS } else { stuck_ns.saturating_sub(now_ns()).min(3_600_000_000_000) };
             match self.inputs.recv_timeout(Duration::from_nanos(patience_ns)) {
                 Ok(input) => self.take(input)?,
-                Err(RecvTimeoutError::Timeout) if now_ns() < self.over_ns.saturating_add(STUCK_NS) => {}
+                Err(RecvTimeoutError::Timeout) if !overdue => overdue = now_ns() >= stuck_ns,
                 Err(_) => {
                     return Err(Problem::new(
                         "internal",

@@ -39,6 +39,17 @@ impl Plan {
             || self.pauses.iter().any(|pause| *pause != Duration::default())
     }
 
+    /// True if the send after an answer may be due less than `within_ns` later. Of random pauses, the shortest
+    /// hundredth does not count.
+    pub fn follows_within(&self, within_ns: u64) -> bool {
+        let followed = match self.spec.model {
+            Model::Closed { pace: Some(_), .. } => 0,
+            Model::Closed { .. } => self.pauses.len(),
+            Model::Open { .. } => self.pauses.len() - 1,
+        };
+        self.pauses[..followed].iter().any(|pause| usually_above(pause) < within_ns)
+    }
+
     /// True if users hold WebSockets, which are counted besides requests.
     pub fn has_websockets(&self) -> bool {
         self.spec.connection.websocket.is_some()
@@ -72,6 +83,15 @@ pub fn draw(duration: &Duration, rng: &mut SmallRng) -> u64 {
         Duration::Constant { ns } => ns,
         Duration::Uniform { min_ns, max_ns } => rng.random_range(min_ns..=max_ns),
         Duration::Exponential { mean_ns } => (exponential(rng) * mean_ns as f64) as u64,
+    }
+}
+
+/// The length that 99 of 100 pauses have or exceed, in ns.
+fn usually_above(duration: &Duration) -> u64 {
+    match *duration {
+        Duration::Constant { ns } => ns,
+        Duration::Uniform { min_ns, max_ns } => min_ns + (max_ns - min_ns) / 100,
+        Duration::Exponential { mean_ns } => mean_ns / 100,
     }
 }
 
@@ -312,5 +332,31 @@ mod tests {
         assert_eq!(mean(Duration::Constant { ns: 7 }), 7.0);
         assert!((mean(Duration::Uniform { min_ns: 1_000, max_ns: 3_000 }) - 2_000.0).abs() < 20.0);
         assert!((mean(Duration::Exponential { mean_ns: 1_000_000 }) - 1e6).abs() < 3e4);
+    }
+
+    #[test]
+    fn sends_that_soon_follow_an_answer_are_known_from_the_pauses() {
+        const OPEN: &str = r#"{"kind": "open", "arrivals": "poisson", "rate_per_s": 9, "max_in_flight": 9}"#;
+        const CLOSED: &str = r#"{"kind": "closed", "users": 1}"#;
+        const NONE: &str = r#"{"kind": "constant", "ns": 0}"#;
+        const SHORT: &str = r#"{"kind": "uniform", "min_ns": 0, "max_ns": 100000}"#;
+        const LONG: &str = r#"{"kind": "exponential", "mean_ns": 1000000}"#;
+        for (model, pauses, follows) in [
+            (OPEN, &[NONE][..], false),
+            (OPEN, &[NONE, LONG], true),
+            (OPEN, &[LONG, NONE], false),
+            (CLOSED, &[LONG, NONE], true),
+            (CLOSED, &[LONG, SHORT], true),
+            (CLOSED, &[LONG, LONG], false),
+        ] {
+            let steps: Vec<_> = pauses.iter().map(|pause| format!(r#"{{"name": "a", "think": {pause}}}"#)).collect();
+            let json = format!(
+                r#"{{"protocol": 1, "target": {{"url": "http://127.0.0.1:80"}}, "scenario": [{}], "model": {model},
+                    "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#,
+                steps.join(", ")
+            );
+            let plan = make(serde_json::from_str(&json).unwrap(), 256).unwrap_or_else(|_| panic!("{json}"));
+            assert_eq!(plan.follows_within(10_000), follows, "{json}");
+        }
     }
 }

@@ -32,6 +32,12 @@ CAUSES = {
     "no_ports": "the load generator had no port left: not the server's fault",
     "dropped": "as many requests as load.max_in_flight allows were waiting already",
 }
+# Upon these outcomes the load generator closes a connection, with the requests behind that one.
+_GIVEN_UP = ("timeout", "bad_response")
+_BEHIND = (
+    "the connection closed before its answer was whole: the server closed it, or the load generator did, since a "
+    "request before it had no answer in time, or a wrong one"
+)
 # The effect of a full accept queue: the kernel completes the connection for the client only, and forgets it.
 MAY_OVERFLOW = {
     **dict.fromkeys(("connect_timeout", "connect_refused", "connect_failed"), "its connection was not accepted"),
@@ -48,10 +54,15 @@ _STATUSES = {
 }
 
 
-def error_kinds(fleet: MergedFleet, overflows: float | None, log: str) -> tuple[ErrorKind, ...]:
+def error_kinds(fleet: MergedFleet, overflows: float | None, log: str, *, pipeline: int = 1) -> tuple[ErrorKind, ...]:
     """Returns the errors of the whole run, warm-up included; none if every request ended ok. `overflows`: connections
-    that found an accept queue full meanwhile; None if nothing counted them."""
-    return explained(_counts(fleet), log, lambda kind, thrown: cause_of(kind, overflows or 0.0, thrown))
+    that found an accept queue full meanwhile; None if nothing counted them. `pipeline`: the most requests in flight on
+    one connection."""
+    behind = pipeline > 1 and any(fleet.total.outcomes.get(outcome) for outcome in _GIVEN_UP)
+    causes = {"closed_early": _BEHIND} if behind else {}
+    return explained(
+        _counts(fleet), log, lambda kind, thrown: cause_of(kind, overflows or 0.0, thrown, causes.get(kind, ""))
+    )
 
 
 def explained(counts: Iterable[tuple[str, int]], log: str, cause: Callable[[str, str], str]) -> tuple[ErrorKind, ...]:
@@ -76,14 +87,15 @@ def _counts(fleet: MergedFleet) -> Iterator[tuple[str, int]]:
         yield "dropped", fleet.total.dropped
 
 
-def cause_of(kind: str, overflows: float, thrown: str) -> str:
-    """Returns the cause of an outcome or status; empty if it is unknown."""
+def cause_of(kind: str, overflows: float, thrown: str, known: str = "") -> str:
+    """Returns the cause of an outcome or status; empty if it is unknown. `known`: the cause, in place of the usual one
+    of such an outcome."""
     if kind in MAY_OVERFLOW and overflows >= 1:
         return f"{MAY_OVERFLOW[kind]} ({overflows:,.0f} connections found the accept queue full): lengthen it"
     if kind == "connect_timeout":
         return "the connection was not accepted within load.connect_timeout"
     status = kind.removeprefix("status ") if kind.startswith("status ") else ""
-    cause = _STATUSES.get(status, "the server refused it") if status else CAUSES.get(kind, "")
+    cause = known or (_STATUSES.get(status, "the server refused it") if status else CAUSES.get(kind, ""))
     by_the_subject = status >= "500" if status else kind in BY_THE_SUBJECT
     return "; ".join(part for part in (cause, thrown if by_the_subject else "") if part)
 

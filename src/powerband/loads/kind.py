@@ -176,4 +176,4 @@ class LoadKind(ABC):
         """Returns everything that did not end ok, by kind, since the start of the load."""
         from powerband.loads.failed_requests import error_kinds
 
-        return error_kinds(evidence.fleet, evidence.overflows(), evidence.log)
+        return error_kinds(evidence.fleet, evidence.overflows(), evidence.log, pipeline=evidence.load.pipeline)

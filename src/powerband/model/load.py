@@ -142,6 +142,12 @@ class Step(Frozen):
             raise ValueError("CONNECT opens a tunnel, which is no request")
         return value
 
+    @property
+    def says_close(self) -> bool:
+        """True if a header of the step asks that the connection be closed after the response."""
+        values = (value for name, value in self.headers if name.lower() == "connection")
+        return any(token.strip().lower() == "close" for value in values for token in value.split(","))
+
 
 def _flag(value: Any) -> Any:
     """Writes true and false as JMeter does."""
@@ -177,7 +183,7 @@ class Load(Section):
     max_in_flight: int | None = Field(default=None, ge=1, lt=2**32)  # None: 10,000, or what one engine process can hold
     duration_ns: Ns = Field(default=10_000_000_000, alias="duration")
     drain_ns: Ns = Field(default=10_000_000_000, alias="drain")
-    scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1, max_length=2**15)
+    scenario: tuple[Step, ...] = Field(default=(Step(name="GET /"),), min_length=1, max_length=2**14)
     websocket: WebSocket | None = None
     keep_alive: bool = True
     pipeline: int = Field(default=1, ge=1, le=1024)
@@ -215,6 +221,8 @@ class Load(Section):
             raise ValueError("pace is of WebSocket users, and takes the place of think")
         if self.pipeline > 1 and not self.keep_alive:
             raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
+        if self.pipeline > 1 and any(step.says_close for step in self.scenario):
+            raise ValueError("pipeline above 1 lines requests up on a connection that Connection: close ends: keep one")
         if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
             raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
         return self

@@ -146,6 +146,19 @@ def test_answers_that_match_no_message_explain_timeouts(
     assert any(problem.code == "unasked_messages" for problem in result.problems) is (match == "order")
 
 
+@pytest.mark.parametrize(("reason", "ours"), [("timeout", True), ("heartbeat", True), ("closed", False)])
+def test_messages_of_users_whom_the_generator_gave_up_are_not_said_to_be_lost_by_the_server(
+    tmp_path: Path, reason: str, ours: bool
+) -> None:
+    counts = {"scheduled": 103, "sent": 103, "dropped": 0, "outcomes": {"ok": 100, "timeout": 1, "closed_early": 2}}
+    of = load(scenario=[{"name": "x", "message": "x", "answered": False}])
+    result = measured(tmp_path, of=of, made=Figures(summary={"total": counts}), drops={reason: 1})
+    causes = {error.kind: error.cause for error in result.errors}
+    assert ("its user lost the connection first" in causes["closed_early"]) is ours
+    assert ("the server closed" in causes["closed_early"]) is not ours
+    assert "did not read it" in causes["timeout"], "no answer was to come"
+
+
 def test_statuses_are_those_of_refused_handshakes(tmp_path: Path) -> None:
     directory = TrialDir(tmp_path / "0001")
     parts = joins(joins_started=15, joins_failed={"handshake_refused": 5})

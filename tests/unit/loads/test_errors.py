@@ -61,6 +61,23 @@ def test_outcomes_have_causes(outcome: str, overflows: float, said: str) -> None
     assert found[outcome][0] == 2 and said in found[outcome][1]
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "pipeline", "either"),
+    [
+        ({"timeout": 1, "closed_early": 15}, 16, True),
+        ({"bad_response": 1, "closed_early": 15}, 16, True),
+        ({"ok": 1, "timeout": 0, "closed_early": 15}, 16, False),
+        ({"timeout": 1, "closed_early": 15}, 1, False),
+    ],
+)
+def test_requests_behind_a_late_one_are_not_said_to_be_lost_by_the_server(
+    outcomes: dict[str, int], pipeline: int, either: bool
+) -> None:
+    (found,) = (of for of in error_kinds(fleet(outcomes), None, "", pipeline=pipeline) if of.kind == "closed_early")
+    assert ("or the load generator did" in found.cause) is either
+    assert found.cause.startswith("the server closed the connection") is not either
+
+
 def test_rejections_of_an_older_engine_and_dropped_work_are_kinds_too() -> None:
     found = kinds(fleet({"ok": 1, "status_rejected": 4}, dropped=9), "")
     assert found["status_rejected"][0] == 4 and found["dropped"][0] == 9

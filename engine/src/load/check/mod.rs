@@ -6,6 +6,7 @@ mod fields;
 mod messages;
 
 use crate::contract::spec::{Duration, LoadSpec, Model, Step};
+use crate::load::http1::plan::says_close;
 use fields::{Checked, DAY_NS, at_least, at_most, between, check_headers, check_path, is_token, wrong};
 use messages::{check_message, check_messages};
 
@@ -91,6 +92,9 @@ fn check_connection(spec: &LoadSpec) -> Checked {
     if pipeline > 1 && !spec.connection.keep_alive {
         return wrong("connection.pipeline", "more than 1 needs connection.keep_alive");
     }
+    if let Some(i) = spec.scenario.iter().position(says_close).filter(|_| pipeline > 1) {
+        return wrong("connection.pipeline", format!("more than 1, but scenario[{i}] asks for Connection: close"));
+    }
     Ok(())
 }
 
@@ -128,6 +132,16 @@ mod tests {
     #[test]
     fn a_sound_spec_passes() {
         assert_eq!(check(&spec(&["seed"], json!(1))), Ok(()));
+    }
+
+    #[test]
+    fn requests_behind_one_that_closes_their_connection_are_refused() {
+        let asks = json!([{"name": "a"}, {"name": "b", "headers": [["Connection", "close"]]}]);
+        let mut spec = spec(&["scenario"], asks);
+        assert_eq!(check(&spec), Ok(()));
+        spec.connection.pipeline = 2;
+        let message = check(&spec).unwrap_err().message;
+        assert!(message.starts_with("connection.pipeline: more than 1, but scenario[1] asks"), "{message}");
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use crate::contract::spec::Step;
 use crate::load::http1::contains::Needles;
 use crate::load::http1::parse::Expected;
+use crate::scan::has_token;
 
 pub struct RequestPlan {
     pub request: Vec<u8>,
     pub expected: Expected,
     /// True if sending it twice changes nothing that sending it once does not (RFC 9110, section 9.2.2).
     pub idempotent: bool,
+    /// True if its connection carries no request after it, which is not left to the server (RFC 9112, section 9.6).
+    pub closes: bool,
     status: Vec<u16>,
 }
 
@@ -19,6 +22,7 @@ impl RequestPlan {
             request: request(step, authority, keep_alive),
             expected: Expected { head: step.method == "HEAD", needles: Needles::new(&step.checks.body_contains) },
             idempotent: matches!(step.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"),
+            closes: !keep_alive || says_close(step),
             status: step.checks.status.clone(),
         }
     }
@@ -33,6 +37,12 @@ impl RequestPlan {
     pub fn is_redirected(&self, status: u16) -> bool {
         self.status.is_empty() && matches!(status, 301 | 302 | 303 | 307 | 308)
     }
+}
+
+/// True if a header of the step asks that the connection be closed after the response.
+pub fn says_close(step: &Step) -> bool {
+    let mut headers = step.headers.iter();
+    headers.any(|(name, value)| name.eq_ignore_ascii_case("connection") && has_token(value.as_bytes(), b"close"))
 }
 
 /// The request line, the step's headers in their order, and `Host`, `Content-Length` and `Connection` if these are

@@ -44,6 +44,10 @@ pub struct Core {
     pub done_ns: u64,
     /// True if the kernel time-stamps arrivals, so that a nap during an arrival does not make its time less exact.
     pub stamped: bool,
+    /// True if a send may follow an answer at once, or nearly so.
+    pub follows: bool,
+    /// True if the end of a connection has completed a response: the kernel stamps bytes, and no end.
+    pub until_close: bool,
     /// No timer, arrival or sweep is due before this instant.
     pub due_ns: u64,
     pub sweep_ns: u64,
@@ -81,6 +85,8 @@ impl Core {
             now_ns: 0,
             done_ns: 0,
             stamped: plan.schedules() && spec.precision_ns > 0,
+            follows: plan.follows_within(spec.precision_ns.saturating_mul(2)),
+            until_close: false,
             due_ns: 0,
             sweep_ns: 0,
             draining: false,

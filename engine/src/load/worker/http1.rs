@@ -95,6 +95,7 @@ impl Protocol for Http1 {
             };
             let mut parser = slot.parser;
             if let Some(response) = parser.end_of_stream(partial, expected) {
+                core.until_close = true;
                 self.answered(core, index, response);
                 return self.advance(core, index);
             }
@@ -311,15 +312,14 @@ impl Http1 {
             core.recorder.redirects += u64::from(step.is_redirected(response.status));
             Outcome::Ok
         };
-        let keep_alive = core.plan.spec.connection.keep_alive;
         slot.stamp_us = (core.now_ns / 1_000) as u32;
         // This response answers a request that is only half written: the rest of the request would be taken for another
         // one.
         let cut_short = slot.in_flight == slot.unwritten;
         // The peer has closed its side and owes no more answers: unwritten requests need a new connection.
         let closed = slot.peer_closed && slot.in_flight - 1 == slot.unwritten;
-        if response.closes || closed || cut_short || !keep_alive {
-            core.recorder.connections.closed_by_peer += u64::from((response.closes || closed) && keep_alive);
+        if response.closes || closed || cut_short || step.closes {
+            core.recorder.connections.closed_by_peer += u64::from((response.closes || closed) && !step.closes);
             let lost = slot.begun() - 1;
             core.close(index);
             core.end_request(index, outcome);

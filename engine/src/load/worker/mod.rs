@@ -142,23 +142,26 @@ impl<P: Protocol> Worker<P> {
     ///
     /// Wake-ups are the main cost of an open load: one for each response, in addition to those for sends. Therefore,
     /// while the next send is near, the worker naps until then and handles the responses of that time together; the
-    /// kernel has stamped their arrival. It never naps while a server waits for the engine: that wait would be counted
-    /// as the server's.
+    /// kernel has stamped their arrival. If another send follows a response at once, the nap is no longer than that send
+    /// may be late. The worker never naps while a server waits for the engine: that wait would be counted as the
+    /// server's.
     fn wait(&mut self, events: &mut [Event]) -> usize {
         let precision_ns = self.core.plan.spec.precision_ns;
+        // A sleeper wakes some 30 to 100 us late; the mean lateness of recent naps is part of the allowance.
+        let allowed_ns = precision_ns - self.overslept_ns.min(precision_ns / 2);
         let scheduled_ns = self.core.timers.next_ns().min(self.core.next_arrival_ns());
         let wake_ns = match precision_ns {
             0 if scheduled_ns <= self.core.now_ns.saturating_add(SPIN_NS) => self.core.now_ns,
             0 => scheduled_ns - SPIN_NS,
-            // A sleeper wakes some 30 to 100 us late; the mean lateness of recent naps is part of the allowance.
-            _ => scheduled_ns.saturating_add(precision_ns - self.overslept_ns.min(precision_ns / 2)),
+            _ => scheduled_ns.saturating_add(allowed_ns),
         };
         let wake_ns = wake_ns.min(self.core.recorder.next_edge_ns()).min(self.core.sweep_ns);
-        let near_ns = precision_ns.saturating_mul(2).min(NAP_NS);
+        let follows = self.core.follows;
+        let near_ns = NAP_NS.min(if follows { allowed_ns } else { precision_ns.saturating_mul(2) });
         let mut wait_ns =
             if self.behind || !self.unread.is_empty() { 0 } else { wake_ns.saturating_sub(self.core.now_ns) };
         if wait_ns > 0 && self.may_nap() && scheduled_ns <= self.core.now_ns.saturating_add(near_ns) {
-            let wake_ns = wake_ns.min(self.core.now_ns + NAP_NS);
+            let wake_ns = wake_ns.min(self.core.now_ns + if follows { near_ns } else { NAP_NS });
             sys::sleep_until(wake_ns);
             let late_ns = now_ns().saturating_sub(wake_ns);
             self.overslept_ns = self.overslept_ns - self.overslept_ns / 16 + late_ns.min(NAP_NS) / 16;
@@ -172,9 +175,11 @@ impl<P: Protocol> Worker<P> {
         count
     }
 
-    /// True if no server waits for the engine.
+    /// True if no server waits for the engine, and no response in flight is timed by when it is read.
     fn may_nap(&self) -> bool {
-        self.core.stamped && self.pressing == 0 && !self.crowded && !(self.large && self.core.recorder.in_flight() > 0)
+        let timed_by_reads = self.large || self.core.until_close;
+        let unhurried = !timed_by_reads || self.core.recorder.in_flight() == 0;
+        self.core.stamped && self.pressing == 0 && !self.crowded && unhurried
     }
 
     /// Updates `pressing` after a change of a slot; `before`: whether the slot was pressing before it.

@@ -24,8 +24,13 @@ _USER_CAUSES = {
     "join unfinished": "the user was still joining when the run ended",
     "lost reset": "the server reset the connection",
     "lost heartbeat": "nothing came from the server for as long as it had said (its pingTimeout)",
-    "lost timeout": "the load generator closed the connection, since a message was not answered within load.timeout",
+    "lost timeout": "the load generator closed the connection, since a message was not answered, or not read, within "
+    "load.timeout",
 }
+# Why the load generator itself closes a connection, and what then befalls the messages on it.
+_GIVEN_UP = ("heartbeat", "timeout", "violation")
+_LOST_FIRST = "its user lost the connection first: the kinds of lost users say why"
+_NOT_TAKEN = "the server did not answer it, or did not read it, within load.timeout"
 _CLOSE_CODES = {
     "1000": "normal end",
     "1001": "going away",
@@ -49,11 +54,16 @@ def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
     of = evidence.load.websocket
     # Where answers come in order, any message is one.
     unmatched = 0 if of is None or of.match == "order" else crowd.unmatched
+    given_up = any(crowd.drops.get(reason) for reason in _GIVEN_UP)
+    causes = {"closed_early": _LOST_FIRST} if given_up else {}
+    if not all(step.answered for step in evidence.load.scenario):
+        causes["timeout"] = _NOT_TAKEN
     return explained(
         [*_counts_of_messages(fleet), *_counts_of_users(fleet, crowd)],
         evidence.log,
         lambda kind, thrown: (
-            _cause_of_user(kind, crowd.close_codes, full, unmatched) or cause_of(kind.removeprefix(_JOIN), full, thrown)
+            _cause_of_user(kind, crowd.close_codes, full, unmatched)
+            or cause_of(kind.removeprefix(_JOIN), full, thrown, causes.get(kind, ""))
         ),
     )
 

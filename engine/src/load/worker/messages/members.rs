@@ -233,9 +233,14 @@ impl Messages {
             self.ended(core, index, &flight, outcome);
             outcome = behind;
         }
+        if outcome != Outcome::Timeout {
+            // Of a message that expects no answer, only the writing may have taken too long.
+            outcome = behind;
+        }
         let about_to_be_written = std::mem::take(&mut self.one_way);
         for flight in one_way.into_iter().chain(about_to_be_written) {
-            self.ended(core, index, &flight, behind);
+            self.ended(core, index, &flight, outcome);
+            outcome = behind;
         }
     }
 

@@ -28,6 +28,7 @@ impl Messages {
             }
             if !self.may_say(core, index, step) {
                 self.members[index].held = true;
+                core.follows = true;
                 return;
             }
             core.slots[index].take_request();
