@@ -27,6 +27,7 @@ samples = st.builds(
     st.integers(0, 10**9),
     st.integers(0, 10**4),
     texts,
+    st.integers(0, 10**7),
 )
 
 
@@ -37,7 +38,10 @@ def written(rows: list[JtlSample]) -> bytes:
         text = str(value)
         return f'"{text.replace(chr(34), chr(34) * 2)}"' if set(text) & set(',"\r\n') else text
 
-    lines = [COLUMNS, *([*row[:5], str(row.ok).lower(), *row[6:9], f"{row.group} 1-2"] for row in rows)]
+    lines = [
+        (*COLUMNS, "IdleTime"),
+        *([*row[:5], str(row.ok).lower(), *row[6:9], f"{row.group} 1-2", row.idle_ms] for row in rows),
+    ]
     return "".join(",".join(map(quoted, line)) + "\n" for line in lines).encode()
 
 

@@ -24,7 +24,7 @@ Metrics = Mapping[str, float]
 def trial(levels: Mapping[str, Level], block: int, metrics: Metrics, **changes: Any) -> TrialResult:
     number = changes.pop("number", 1)
     problems = (Problem("host_steal", "disturbed"),) if changes.pop("invalid", False) else ()
-    return TrialResult(number, block, 1, Setting(tuple(levels.items())), "measured", problems, metrics)
+    return TrialResult(number, block, 1, Setting(tuple(levels.items())), "measured", problems, metrics, **changes)
 
 
 def series(metric: str, values: Mapping[int, Sequence[float]]) -> list[TrialResult]:

@@ -141,7 +141,7 @@ def test_what_is_allowed_for_is_not_asked_to_be_allowed_for(tmp_path: Path) -> N
     assert any(problem.code == "host_foreign_some" for problem in found.problems)
 
 
-@pytest.mark.parametrize("figures", [Figures(steal_share=0.3), Figures(busy_cores=1.9, engine_wait=0.6)])
+@pytest.mark.parametrize("figures", [Figures(steal_share=0.5), Figures(busy_cores=1.9, engine_wait=0.6)])
 def test_a_trial_that_may_have_lost_half_tells_nothing(tmp_path: Path, figures: Figures) -> None:
     spoilt = measured(tmp_path, figures)
     fatal = [problem for problem in spoilt.problems if problem.fatal and problem.code.startswith("host_")]

@@ -204,7 +204,7 @@ def test_a_fleet_is_added_up(tmp_path: Path) -> None:
         (Figures(stopped_ns=500_000_000, response_ns=9_000_000), "engine_stopped"),  # not a defect of the engine
         (Figures(engine_wait=0.7), "generator_starved"),
         (Figures(engine_wait=0.3, users=1, response_ns=1_000_000), "generator_starved"),
-        (Figures(steal_share=0.3), "host_steal"),
+        (Figures(steal_share=0.5), "host_steal"),
         (Figures(goodput_per_s=0, failed=10_000), "no_request_ok"),
         (Figures(goodput_per_s=0), "no_request_ended"),
         (

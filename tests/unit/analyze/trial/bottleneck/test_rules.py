@@ -40,7 +40,7 @@ def test_collectors_that_stop_a_jvm_are_told_by_the_time_it_stands_still() -> No
 
 @pytest.mark.parametrize(("cpus", "name"), [(3.0, B.EVENT_LOOP_BLOCKED), (1.0, B.SUBJECT_CPU)])
 def test_a_thread_from_which_the_hypervisor_takes_a_part_has_no_time_left(cpus: float, name: B) -> None:
-    loop = pool("node", 0.86, poll=0.05)
+    loop = pool("node", 0.86, busiest=0.86, poll=0.14)
     stolen = {"subject_cpu_share": 0.86 / cpus, "host_busy_share": 0.35, "host_steal_share": 0.03}
     found = bottleneck_of(scene(loop, cpus=cpus, metrics=stolen))
     assert found is not None and found.name is name
