@@ -259,12 +259,12 @@ fn a_stall_of_the_engine_across_the_end_of_the_window_is_told() {
 fn a_stall_of_the_engine_far_past_its_end_is_told_and_not_taken_for_a_thread_that_hangs() {
     let mut spec = spec(silent());
     spec["timeouts"]["request_ns"] = json!(60_000 * MS);
-    spec["phases"]["measure_ns"] = json!(300 * MS);
+    spec["phases"]["measure_ns"] = json!(1_500 * MS);
     spec["phases"]["drain_ns"] = json!(0);
     let mut run = Run::start(&spec);
     run.until("interval");
     signal(run.pid(), libc::SIGSTOP);
-    std::thread::sleep(Duration::from_millis(6_000));
+    std::thread::sleep(Duration::from_millis(8_000));
     signal(run.pid(), libc::SIGCONT);
     let late_ns = number(&run.summary()["window"]["late_ns_max"]);
     assert!(late_ns > 5_000 * MS, "{late_ns}");
@@ -332,17 +332,20 @@ fn a_coarse_precision_bounds_the_delay_of_every_step_alike() {
 /// The kernel stamps the arrival of bytes, but not that of the end of a connection.
 #[test]
 fn a_body_that_ends_with_its_connection_is_read_to_the_end_at_once() {
-    let address = serve(|mut peer| {
-        if peer.request().is_some() {
-            peer.send_and_close(b"HTTP/1.1 200 OK\r\n\r\nhello");
-        }
+    let [until_close_ns, of_known_length_ns] = ["", "Content-Length: 5\r\nConnection: close\r\n"].map(|headers| {
+        let address = serve(move |mut peer| {
+            if peer.request().is_some() {
+                peer.send_and_close(format!("HTTP/1.1 200 OK\r\n{headers}\r\nhello").as_bytes());
+            }
+        });
+        let mut spec = open_spec(address, 200.0, 1_500, 400);
+        spec["precision_ns"] = json!(4 * MS);
+        let summary = run(&spec);
+        assert_eq!(summary["cohort"]["outcomes"], json!({"ok": 300}));
+        histogram(&summary["cohort_times"]["service_time_ns"]).value_at_quantile(0.5)
     });
-    let mut spec = open_spec(address, 200.0, 1_500, 400);
-    spec["precision_ns"] = json!(4 * MS);
-    let summary = run(&spec);
-    assert_eq!(summary["cohort"]["outcomes"], json!({"ok": 300}));
-    let service_ns = histogram(&summary["cohort_times"]["service_time_ns"]).value_at_quantile(0.5);
-    assert!(service_ns < 5 * MS / 2, "p50 {service_ns}, where a nap takes 5 ms");
+    let longest_ns = of_known_length_ns + 2 * MS;
+    assert!(until_close_ns < longest_ns, "p50 {until_close_ns} and {of_known_length_ns}, where a nap takes 5 ms");
 }
 
 #[test]

@@ -42,7 +42,6 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     *within("engine_threads", 1, 1024, users=2000),
     ({"users": 1, "pipeline": 2, "keep_alive": False}, False),
     ({"users": 1, "pipeline": 1, "keep_alive": False}, True),
-    *(({**step(headers=[["connection", "x, Close"]]), "pipeline": most}, most == 1) for most in (1, 2)),
     *(({"users": 1, "scenario": [{"name": "a"}] * count}, count == 2**14) for count in (2**14, 2**14 + 1)),
     ({"rate": 10, "max_in_flight": 3, "engine_threads": 3}, True),
     ({"rate": 10, "max_in_flight": 2, "engine_threads": 3}, False),

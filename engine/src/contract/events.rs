@@ -434,7 +434,8 @@ pub struct HostSample {
     /// they interrupt, and in events of older engines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_interrupts_ns: Option<u64>,
-    /// The busy time of each of these CPUs, by their numbers; empty in events of older engines.
+    /// The busy time of each of these CPUs, by their numbers, once a second: else it is empty, as in events of older
+    /// engines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_busy_ns_each: Vec<u64>,
     /// The stolen time of each, in the same order.

@@ -1,12 +1,16 @@
 //! The host's counters: CPU, load, memory, pressure, accept-queue overflows.
 
-use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use super::accept::AcceptQueues;
 use super::process::tick_ns;
 use super::procfs::{Numbers, ProcFile, after, number_after};
 use crate::contract::events::HostSample;
+
+/// How often the time of each CPU is told: on a large machine it is most of a sample.
+const EACH_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Host {
     stat: Option<ProcFile>,
@@ -19,6 +23,8 @@ pub struct Host {
     queues: AcceptQueues,
     /// By CPU number: true if its time is included.
     cpus: Vec<bool>,
+    /// When each CPU's own time is due to be told again.
+    each_at: Instant,
     /// /proc/stat has a number for every interrupt: tens of kB on a large machine.
     buffer: Vec<u8>,
 }
@@ -38,6 +44,7 @@ impl Host {
             netstat: open("/proc/self/net/netstat"),
             queues: AcceptQueues::new(ports),
             cpus: chosen,
+            each_at: Instant::now(),
             buffer: vec![0; 256 * 1024],
         }
     }
@@ -46,6 +53,12 @@ impl Host {
         let mut sample = HostSample::default();
         if let Some(text) = read(&self.stat, &mut self.buffer) {
             let interrupts_ns = read_stat(text, &self.cpus, &mut sample);
+            let now = Instant::now();
+            if now < self.each_at {
+                (sample.cpu_busy_ns_each, sample.cpu_steal_ns_each) = (Vec::new(), Vec::new());
+            } else {
+                self.each_at = now + EACH_EVERY;
+            }
             sample.cpu_interrupts_ns = self.interrupts_apart.then_some(interrupts_ns);
         }
         if let Some(text) = read(&self.load_average, &mut self.buffer) {
@@ -65,11 +78,13 @@ impl Host {
     }
 }
 
-/// True if the kernel below this root says that it counts the time of interrupts apart: by its file with their pressure
-/// (psi_proc_init in kernel/sched/psi.c; since Linux 6.1), or by its configuration.
+/// True if the kernel below this root says that it counts the time of interrupts apart: by its file with their
+/// pressure, which it refuses to read if it does not (kernel/sched/psi.c; since Linux 6.1); if it has no such file, by
+/// its configuration, which says that it was built to.
 fn counts_interrupts_apart(root: &Path) -> bool {
-    if fs::read(root.join("proc/pressure/irq")).is_ok() {
-        return true;
+    match fs::read(root.join("proc/pressure/irq")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read.is_ok(),
     }
     let Ok(release) = fs::read_to_string(root.join("proc/sys/kernel/osrelease")) else { return false };
     let release = release.trim();
@@ -206,6 +221,8 @@ mod tests {
         assert!(!of("not", &[("boot/config-5.4.17-ol8", "# CONFIG_IRQ_TIME_ACCOUNTING is not set\n")]));
         assert!(!of("other", &[("boot/config-6.0", "CONFIG_IRQ_TIME_ACCOUNTING=y\n")]), "of another kernel");
         assert!(!of("none", &[]));
+        let built = ("boot/config-5.4.17-ol8", "CONFIG_IRQ_TIME_ACCOUNTING=y\n");
+        assert!(!of("refused", &[("proc/pressure/irq/x", ""), built]), "the file cannot be read");
     }
 
     #[test]

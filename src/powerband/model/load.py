@@ -219,11 +219,8 @@ class Load(Section):
             raise ValueError("users would begin over more than a day: raise join, or lower users")
         if self.pace is not None and (self.websocket is None or self._thinks):
             raise ValueError("pace is of WebSocket users, and takes the place of think")
-        if self.pipeline > 1 and (not self.keep_alive or any(step.says_close for step in self.scenario)):
-            raise ValueError(
-                "pipeline above 1 needs keep_alive, and no step with Connection: close: a connection of one request "
-                "has nothing to line up"
-            )
+        if self.pipeline > 1 and not self.keep_alive:
+            raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
         if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
             raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
         return self

@@ -215,6 +215,11 @@ class TrialResult:
         return "quiet_s" in self.metrics
 
     @property
+    def disturbed(self) -> bool:
+        """True if others can have held it up, or if its rates are not those of its whole window for that reason."""
+        return self.held_up > 0 or self.by_quiet_time
+
+    @property
     def lost(self) -> bool:
         """True if the node that ran the trial was lost, and with it the rest of the block."""
         return any(problem.code == NODE_LOST for problem in self.problems)

@@ -214,11 +214,13 @@ def _flat(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _asleep(host: Counters, awake: Sequence[Counters]) -> Counters:
-    """The host's counters with the CPU time of the loops that keep CPUs awake counted as idle. The time that tasks
-    waited for a CPU is left out, since the loops always wait for one."""
+    """The host's counters with the CPU time of the loops that keep CPUs awake counted as idle. What was used of each
+    CPU is left out, since it is not known which loop ran there, and so is the time that tasks waited for a CPU, since
+    the loops always wait for one."""
     if not awake:
         return host
-    fields = {name: values for name, values in host.fields.items() if name != "psi_cpu_some_ns"}
+    unknown = ("psi_cpu_some_ns", "cpu_busy_ns_each_", "cpu_steal_ns_each_")
+    fields = {name: values for name, values in host.fields.items() if not name.startswith(unknown)}
     for loop in awake:
         ran = loop.fields["cpu_user_ns"] + loop.fields["cpu_system_ns"]
         known = ~np.isnan(ran)

@@ -75,8 +75,9 @@ class HostSample(TypedDict):
     `cpu_busy_ns`, `cpu_idle_ns`, `cpu_steal_ns` (taken by the hypervisor): sums over the spec's `host_cpus`; all else
     is of the whole host. `cpu_interrupts_ns`: the part of `cpu_busy_ns` in interrupts, if the kernel counts it apart
     from the tasks that they interrupt. `cpu_busy_ns_each`, `cpu_steal_ns_each`: of each of these CPUs, by their
-    numbers; absent in events of older engines. `context_switches`, `forks`: counts; `runnable_now`: tasks that run or
-    wait for a CPU; `load_average_1m`: the kernel's; `memory_available_bytes_now`: as in /proc/meminfo.
+    numbers, once a second, and never in events of older engines. `context_switches`, `forks`: counts; `runnable_now`:
+    tasks that run or wait for a CPU; `load_average_1m`: the kernel's; `memory_available_bytes_now`: as in
+    /proc/meminfo.
 
     `psi_cpu_some_ns`, `psi_memory_some_ns`, `psi_io_some_ns`: time in which some task waited for CPU, memory or I/O;
     None without PSI. `listen_overflows`, `listen_drops`: connections refused by full accept queues, and all refused, in

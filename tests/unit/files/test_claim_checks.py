@@ -24,9 +24,10 @@ def claiming(holds: str) -> Experiment:
     return parse_experiment(SERVER + claim, "x.yaml", to_run=True)
 
 
-def test_a_claim_that_compares_a_setting_with_itself_is_refused() -> None:
+@pytest.mark.parametrize("before", ["", "goodput[model=fixed,threads=8] < goodput[model=fixed,threads=64] and "])
+def test_a_claim_that_compares_a_setting_with_itself_is_refused(before: str) -> None:
     with pytest.raises(ExperimentError, match="compares a setting with itself"):
-        claiming("goodput[model=cached,threads=8] < goodput[model=cached,threads=64]")
+        claiming(f"{before}goodput[model=cached,threads=8] < goodput[model=cached,threads=64]")
 
 
 @pytest.mark.parametrize(

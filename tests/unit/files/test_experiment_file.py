@@ -491,6 +491,15 @@ def test_what_is_sent_is_sent_as_it_is_written() -> None:
     assert parse(resolved_yaml(made)) == made
 
 
+@pytest.mark.parametrize(("header", "refused"), [("keep-alive, Close", True), ("keep-alive", False)])
+def test_requests_are_not_lined_up_on_a_connection_that_a_step_closes(header: str, refused: bool) -> None:
+    step = f'{{get: /, headers: {{connection: "{header}"}}}}'
+    text = with_lines(f"load: {{users: 1, pipeline: 2, scenario: [{step}]}}", without="load")
+    assert parse(text).load.pipeline == 2, "an earlier run can be read"
+    with pytest.raises(ExperimentError, match="nothing to line up") if refused else nullcontext():
+        parse_experiment(text, "x.yaml", to_run=True)
+
+
 def test_conditions_on_levels_are_read_like_them() -> None:
     text = """\
 subject:

@@ -181,13 +181,31 @@ def test_a_transaction_ends_after_its_pauses_which_are_no_response_time() -> Non
     assert summary.window.carried_in_ns_sum == (25 + 10) * MS  # of the first two
     assert summary.window.carried_out_ns_sum == (20 + 5) * MS  # of the last two
     assert summary.window.unanswered == 1
-    assert summary.cohort.sent == 1  # the one that began at 1500
+    assert summary.cohort.sent == 1
     fleet = merge_fleet([summary])
     assert fleet is not None
     assert fleet.times("response_time_ns").quantile(1.0) == pytest.approx(30 * MS, rel=0.001)
     ended = [interval for interval in intervals if interval.outcomes and interval.start_ns > START_NS]
     assert [(interval.end_ns - START_NS) // MS for interval in ended] == [1_600, 3_100, 4_600]
     assert {interval.response_time_ns_max for interval in ended} == {30 * MS}
+
+
+def test_slow_transactions_count_where_they_end() -> None:
+    """Those that the end cuts are the slow ones, though each may have been answered rightly."""
+    of = account()
+    said = f"{TRANSACTION}1, number of failing samples : 0"
+    of.measure_ns = START_NS + 1_000 * MS
+    fast = [sample(at, 10, label="alone", message=said) for at in range(1_000, 1_980, 10)]
+    of.add([sample(-3_000, 4_500, label="alone", message=said), *fast])
+    of.told_to_end = True
+    of.add([sample(at, 4_500, label="alone", message="") for at in (500, 1_500)])
+    list(of.end())
+    summary = read_back(of.summary())
+    assert dict(summary.cohort.outcomes) == dict(summary.window.outcomes) == {"ok": 99}
+    assert summary.window.unanswered == 1 and summary.window.carried_out_ns_sum == (1_500 + 500) * MS
+    fleet = merge_fleet([summary])
+    assert fleet is not None
+    assert fleet.times("response_time_ns").quantile(1.0) == pytest.approx(4_500 * MS, rel=0.001)
 
 
 def test_labels_without_end_are_gathered() -> None:

@@ -118,6 +118,17 @@ def test_of_a_stopped_exploration_no_trial_that_breaks_the_slo_is_called_best(me
     assert said.startswith(f"Goodput was 519/s {told}")
 
 
+def test_of_a_stopped_exploration_nothing_is_near_an_slo_on_what_no_trial_measured() -> None:
+    made = space().model_copy(update={"objective": experiment(objective={"constraints": ["p99 < 50ms"]}).objective})
+    planner = ExploringRace(made, 7)
+    spec = planner.ask()
+    assert spec is not None
+    results = [result_of(spec, {"goodput_per_s": 500.0})]
+    planner.tell(results[0])
+    said = analyse(made, results, planner.progress).answer.sentences[1]
+    assert said.startswith(f"Goodput was 500/s in {spec.setting.id} (no trial was seen to meet the SLO); one trial")
+
+
 def test_where_nothing_could_be_measured_nobody_races() -> None:
     found = run_experiment(space(), lambda spec: "not_ready")
     assert found.answer.kind is AnswerKind.NONE_VALID

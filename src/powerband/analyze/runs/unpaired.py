@@ -153,14 +153,10 @@ def _values(
     `read`: takes it from a trial's metrics; None: it has none."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
-        whole = trial.valid and not _is_disturbed(trial)
+        whole = trial.valid and not trial.disturbed
         if whole and trial.stage is stage and (value := read(trial.metrics)) is not None:
             found.setdefault(trial.setting, []).append(value)
     return {setting: values for setting, values in found.items() if values}
-
-
-def _is_disturbed(trial: TrialResult) -> bool:
-    return trial.held_up > 0 or trial.by_quiet_time
 
 
 def _counts_living_threads(analysis: Analysis) -> bool:
@@ -182,7 +178,7 @@ def _unmeasured(setting: Setting, runs: Sequence[Analysis], measured: Sequence[b
     for which, run in zip(("first", "second"), runs, strict=True):
         mine = tried(run.trials, setting)
         valid = [trial for trial in mine if trial.valid and runs[0].objective in trial.metrics]
-        disturbed = bool(valid) and all(map(_is_disturbed, valid))
+        disturbed = bool(valid) and all(trial.disturbed for trial in valid)
         said = f"every valid trial in the {which} run was disturbed by other programs"
         words.append(said if disturbed else f"not measured in the {which} run")
         ran.append(valid if disturbed else mine)

@@ -6,6 +6,7 @@ In: the standing of all settings. Out: sentences and clauses. The other answers 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from powerband.analyze.settings.capacity import TRIALS_MIN
@@ -115,7 +116,9 @@ def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
     found = format_value(best.metrics[objective.metric], METRICS[objective.metric].unit)
     first = f"Not enough data to name a setting: {tried}, and none has raced yet."
     where = f"the best trial, {best.setting.id}"
-    if missed:
+    if math.isinf(missed):
+        where = f"{best.setting.id} (no trial was seen to meet the SLO)"
+    elif missed:
         where = f"{best.setting.id}, which came nearest to the SLO (no trial was seen to meet it)"
     second = f"{metric_words(objective.metric)} was {found} in {where}"
     return (first, sentence(f"{second}; one trial cannot tell a difference from noise: let the race run (resume)"))

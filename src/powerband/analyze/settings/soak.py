@@ -50,17 +50,17 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     found = list(_figures(experiment, names, before, trial))
     figures = tuple(figure for figure, _ in found)
     judged = experiment.loaded_for(trial.setting).measured_for(window_ns)
-    kept = judge(judged, [trial.metrics], settings=1)
+    kept, at_best = (judge(judged, [metrics], settings=1) for metrics in (trial.metrics, _at_best(trial)))
     growing = growth_of(trial.metrics)
-    lasts = not any(figure.worse for figure in figures) and not kept.missed and not growing
+    lasts = not any(figure.worse for figure in figures) and not at_best.missed and not growing
     verdict = "lasts" if lasts else "does not last"
     if lasts and len(before) == 1:
         lasts, verdict = None, "cannot be compared with its only trial before"
-    elif lasts and any(by_others for _, by_others in found):
-        lasts, verdict = None, "could not be judged, since other programs disturbed it"
+    elif lasts and (kept.missed or any(seems_worse for _, seems_worse in found)):
+        lasts, verdict = None, "could not be judged, since it was disturbed"
     told = joined([_said(figure, least=is_lower_bound(figure.metric, trial.metrics)) for figure in figures])
     first = f"{head}, {trial.setting.id} {verdict}: in its last {time_text(window_ns)} {told}"
-    rest = [*(f"it misses {why}" for why in kept.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
+    rest = [*(f"it misses {why}" for why in at_best.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
     sentence = "; ".join([first, *rest])
     return Soak(trial.setting, trial.number, length_ns, window_ns, figures, lasts=lasts, sentence=f"{sentence}.")
 
@@ -69,36 +69,35 @@ def _is_compared(trial: TrialResult) -> bool:
     return trial.stage in (Stage.COMPARE, Stage.CONFIRM)
 
 
-def _is_disturbed(trial: TrialResult) -> bool:
-    return trial.held_up > 0 or trial.by_quiet_time
+def _at_best(trial: TrialResult) -> dict[str, float]:
+    """The metrics of the soak as they may have been without others, who can have lowered its rates by the share of time
+    that they held it up, and made any time longer."""
+    if not trial.disturbed:
+        return dict(trial.metrics)
+    times = dict.fromkeys((name for name in trial.metrics if "time_ns" in name), 0.0)
+    rates = {name: trial.metrics[name] / (1 - trial.held_up) for name in RATES if name in trial.metrics}
+    return {**trial.metrics, **times, **rates}
 
 
 def _figures(
     experiment: Experiment, names: Sequence[str], before: Sequence[TrialResult], trial: TrialResult
 ) -> Iterator[tuple[SoakFigure, bool]]:
-    """Yields the soak's figures beside those of the trials `before`, each with True if it was worse, but other programs
-    may have made it so: these can have lowered a rate by the share of time that they held the trial up, and made any
-    time longer. In a capacity search nothing ran at the soak's rate: its figures stand alone."""
-    objective = experiment.objective
+    """Yields the soak's figures beside those of the trials `before`, which are worse only if others cannot have made
+    them so, each with True if it seems worse all the same. In a capacity search nothing ran at the soak's rate: its
+    figures stand alone."""
+    objective, at_best = experiment.objective, _at_best(trial)
     judged = [name for name in names if name == objective.metric or name not in UNJUDGED]
     confidence = 1 - (1 - objective.confidence) / max(1, len(judged))
-    quiet = [each for each in before if not _is_disturbed(each)]
+    quiet = [each for each in before if not each.disturbed]
     for name in names:
-        is_time = METRICS[name].unit == "ns"
-        those = quiet if is_time and len(quiet) > 1 else before
+        those = quiet if METRICS[name].unit == "ns" and len(quiet) > 1 else before
         values = [each.metrics[name] for each in those if name in each.metrics]
         more_is_better = objective.direction == "maximise" if name == objective.metric else name in MORE
-        soaked = at_best = trial.metrics[name]
-        if _is_disturbed(trial) and is_time:
-            at_best = math.inf if more_is_better else 0.0
-        elif name in RATES and more_is_better:
-            at_best /= 1 - trial.held_up
         figure, best = (
-            _figure(name, values, value, confidence, objective.margin, more_is_better=more_is_better)
-            for value in (soaked, at_best)
+            _figure(name, values, metrics[name], confidence, objective.margin, more_is_better=more_is_better)
+            for metrics in (trial.metrics, at_best)
         )
-        worse = name in judged and best.worse
-        yield replace(figure, worse=worse), name in judged and figure.worse and not worse
+        yield replace(figure, worse=name in judged and best.worse), name in judged and figure.worse
 
 
 def _figure(

@@ -8,7 +8,9 @@ Derivation: docs/methods/disturbance.md.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+
+import numpy as np
 
 from powerband.analyze.trial.laws import IDLE_KINDS
 from powerband.analyze.trial.processes import foreign_cores
@@ -17,7 +19,7 @@ from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.pools import WatchedPool, watched_share
-from powerband.readings.probe_samples import Counters
+from powerband.readings.probe_samples import COVERED_LEAST, Array, Counters
 from powerband.readings.quiet_time import QuietTime
 
 RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
@@ -29,7 +31,7 @@ WHOLE = 0.01
 ERRORS = 2.0  # standard errors
 SEEN_LEAST = 0.8  # of the subject's CPU time, in threads that were read: those of the rest waited for no known time
 THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
-IDLE_LEAST = 0.25  # of the time of the trial's CPUs, idle: a thread that may run then finds one
+IDLE_LEAST = 0.25  # of the time of the subject's CPUs, idle: a thread that may run then finds one
 TELLS_NOTHING = 0.5
 """A trial held up for a larger share of its time shows nothing: the server may do twice as well, and a bound as large
 as that is none (`regret.MOST`)."""
@@ -94,36 +96,47 @@ def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def stolen_most(evidence: Evidence) -> float | None:
-    """The share of the window that steal can have cost the trial, at most: that of threads which run one after the
-    other, on the CPUs that lost most of what was asked of them. If the probe did not tell CPUs apart, all that was
-    stolen, in CPUs. None if it did not read the host's CPU time."""
+    """The share of the window that steal can have cost the trial, at most: what threads that run one after the other
+    can have lost, second by second. If the probe did not tell CPUs apart, all that was stolen, in CPUs. None if it did
+    not read the host's CPU time."""
     host = None if evidence.probe is None else evidence.probe.host
     stolen_ns = None if host is None else host.growth("cpu_steal_ns", *evidence.window)
     if host is None or stolen_ns is None:
         return None
-    window_ns = evidence.fleet.window_s * SECOND_NS
-    each = list(_stolen_and_used(host, evidence.window))
-    return (_stolen_one_by_one(each, window_ns) if each else stolen_ns) / window_ns
+    start, end = evidence.window
+    edges = np.array([*range(start, end, SECOND_NS), end], dtype=float)
+    each = [(stolen, used) for stolen, used in _steps_of_cpus(host, edges)]
+    if not each:
+        return stolen_ns / (end - start)
+    stolen, used = (np.array(part) for part in zip(*each, strict=True))
+    known = ~np.isnan(stolen + used).any(axis=0)
+    lengths = np.diff(edges)[known]
+    if lengths.sum() < COVERED_LEAST * (end - start):
+        return stolen_ns / (end - start)
+    return float(_stolen_one_by_one(stolen[:, known], used[:, known], lengths).sum() / lengths.sum())
 
 
-def _stolen_and_used(host: Counters, window: tuple[int, int]) -> Iterator[tuple[float, float]]:
-    """Yields what was stolen of each of the trial's CPUs, and what was used, in ns."""
+def _steps_of_cpus(host: Counters, at_ns: Array) -> Iterator[tuple[Array, Array]]:
+    """Yields what was stolen of each of the trial's CPUs from each of these times to the next, and what was used, in
+    ns; NaN where it was not read."""
     for cpu in itertools.count():
-        stolen, used = (host.growth(f"cpu_{kind}_ns_each_{cpu}", *window) for kind in ("steal", "busy"))
+        stolen, used = (host.steps(f"cpu_{kind}_ns_each_{cpu}", at_ns) for kind in ("steal", "busy"))
         if stolen is None or used is None:
             return
         yield stolen, used
 
 
-def _stolen_one_by_one(each: Iterable[tuple[float, float]], window_ns: float) -> float:
-    """The most that threads which run one after the other can have lost, in ns: they asked for the window's length of
-    CPU time at most, and of each CPU for no more than all threads together."""
-    lost_ns, left_ns = 0.0, window_ns
-    for stolen, used in sorted(each, key=lambda cpu: cpu[0] / max(1.0, sum(cpu)), reverse=True):
-        asked_ns = min(stolen + used, left_ns)
-        lost_ns += asked_ns * stolen / max(1.0, stolen + used)
-        left_ns -= asked_ns
-    return lost_ns
+def _stolen_one_by_one(stolen: Array, used: Array, lengths_ns: Array) -> Array:
+    """The most that threads which run one after the other can have lost in each step, in ns: they asked for no more CPU
+    time than its length, and of each CPU for no more than all threads together. Worst are the CPUs that lost the
+    largest part of what was asked of them. `stolen`, `used`: in ns, by CPU and step."""
+    asked = stolen + used
+    part = np.divide(stolen, asked, out=np.zeros_like(asked), where=asked > 0)
+    order = np.argsort(-part, axis=0)
+    part, asked = (np.take_along_axis(each, order, axis=0) for each in (part, asked))
+    before = np.cumsum(asked, axis=0) - asked
+    lost: Array = (part * np.clip(lengths_ns - before, 0, asked)).sum(axis=0)
+    return lost
 
 
 def _is_disturbed(share: float, foreign: float, stolen: float) -> bool:
@@ -171,16 +184,20 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
 def _waited(evidence: Evidence, foreign: float) -> float:
     """The share of the window that waits for CPUs which others used can have cost the trial, at most. Each pool of the
     subject's threads counts with the share of one thread: its own wait, and that of the threads that it waits for. Each
-    other process counts with all its waits. 1 if the kernel does not count them, or if much was done by threads that
+    other process counts with all its waits. Waits for a CPU quota that is used up count for nothing. 1 if the kernel does not count them, or if much was done by threads that
     ended before they were read. A subject on another machine has its own CPUs, and counts for nothing."""
     probe = evidence.probe
     assert probe is not None
-    if _waits_for_its_quota(probe.trees.get("subject"), probe.host, evidence.window):
+    stopped = _waits_for_its_quota(evidence)
+    if stopped and evidence.shares_quota:
         return 0.0
     waits = {name: tree.growth("run_wait_ns", *evidence.window) for name, tree in probe.trees.items()}
     if any(wait is None for wait in waits.values()) or (evidence.is_here and "subject" not in waits):
         return 1.0
     shares = {name: (wait or 0.0) / SECOND_NS / evidence.fleet.window_s for name, wait in waits.items()}
+    others = sum(share for name, share in shares.items() if name != "subject")
+    if stopped:
+        return others
     pools = evidence.pools
     in_pools = sum(pool.use.run_wait for pool in pools)
     cores = 0.0 if "subject" not in probe.trees else probe.trees["subject"].cores(*evidence.window) or 0.0
@@ -189,20 +206,24 @@ def _waited(evidence: Evidence, foreign: float) -> float:
         return 1.0
     # Threads that come and go are in no pool's count: their waits are taken whole.
     rest = max(0.0, shares.get("subject", 0.0) - in_pools)
-    others = sum(share for name, share in shares.items() if name != "subject")
     return others + rest + sum(_pool_waited(pool, foreign) for pool in pools)
 
 
-def _waits_for_its_quota(tree: Counters | None, host: Counters, window: tuple[int, int]) -> bool:
-    """True if a CPU quota stopped the subject in most periods while many of the trial's CPUs were idle: its threads
-    then wait for the quota, which it would have used up without the others, too."""
-    if tree is None:
+def _waits_for_its_quota(evidence: Evidence) -> bool:
+    """True if a CPU quota stopped the subject in most periods while its CPUs idled: its threads then wait for the
+    quota, which it would have used up without the others, too. False if what its CPUs did is not known."""
+    probe, window = evidence.probe, evidence.window
+    tree = None if probe is None else probe.trees.get("subject")
+    if probe is None or tree is None:
         return False
     periods, throttled = (tree.growth(f"{name}_periods", *window) for name in ("quota", "throttled"))
-    busy, idle, steal = (host.growth(f"cpu_{kind}_ns", *window) for kind in ("busy", "idle", "steal"))
-    if not periods or throttled is None or busy is None or idle is None or steal is None:
+    steps = list(_steps_of_cpus(probe.host, np.array(window, dtype=float)))
+    every = sorted({cpu for cpus in evidence.record.cpus.values() for cpu in cpus})
+    own = [every.index(cpu) for cpu in evidence.record.cpus.get("subject", ())] or range(len(steps))
+    if not periods or throttled is None or not steps or max(own) >= len(steps):
         return False
-    return throttled >= THROTTLED * periods and idle >= IDLE_LEAST * (busy + idle + steal)
+    busy = sum(float(steps[cpu][0][0] + steps[cpu][1][0]) for cpu in own) / len(own)
+    return throttled >= THROTTLED * periods and busy <= (1 - IDLE_LEAST) * (window[1] - window[0])
 
 
 def _pool_waited(pool: WatchedPool, foreign: float) -> float:

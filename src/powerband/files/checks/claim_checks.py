@@ -45,10 +45,12 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
 
 
 def check_claim_settings(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """Checks that a claim compares different settings: the server may read none of the values that tell them apart."""
+    """Checks that each comparison of a claim is of different settings: the server may read none of the values that tell
+    them apart."""
     kept = experiment.kept() if experiment.claims else {}
     for node, claim in zip(root.at("claims").items, experiment.claims, strict=False):
-        if not parts_of(parse_claim(claim.holds), kept):
+        claimed = parse_claim(claim.holds)
+        if {comparison for comparison, _, _ in parts_of(claimed, kept)} != set(claimed.comparisons):
             yield node.children["holds"].problem(
                 "this compares a setting with itself: the server does not read the values that tell the two apart"
             )

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from powerband.base.errors import FileProblem
 from powerband.base.hosts import request_target
 from powerband.base.yaml_document import Node
+from powerband.model.experiment import Experiment
 from powerband.model.metrics import ALIASES
 from powerband.model.secrets import without_secrets
 
@@ -74,6 +75,14 @@ def check_open(root: Node) -> Iterator[FileProblem]:
         yield factor.key_problem(
             "belongs to an open load, but this one has users, so that all settings would be the same: write rate "
             "(--rate) in place of users, or vary another key"
+        )
+
+
+def check_pipeline(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that requests are not lined up on connections that a step asks to close. Old runs may have both."""
+    if experiment.load.pipeline > 1 and any(step.says_close for step in experiment.load.scenario):
+        yield root.at("load", "pipeline").key_problem(
+            "above 1, but a step says Connection: close: a connection of one request has nothing to line up"
         )
 
 

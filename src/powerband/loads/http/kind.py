@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from powerband.base.errors import FileProblem
 from powerband.base.hosts import request_target
 from powerband.base.yaml_document import Node
-from powerband.loads.http.checks import check_http, check_open, with_scenario
+from powerband.loads.http.checks import check_http, check_open, check_pipeline, with_scenario
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
@@ -32,7 +32,8 @@ class Http(LoadKind):
         return root if subject is None else with_scenario(root, subject.url)
 
     def check_to_run(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
-        return check_open(root)
+        yield from check_open(root)
+        yield from check_pipeline(experiment, root)
 
     def load_of_options(self, url: str, step: Mapping[str, Node], headers: Node) -> dict[str, Node]:
         """Returns the load of a command line: one request, whose path is the URL's. `step`: its keys that options

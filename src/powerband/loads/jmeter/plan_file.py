@@ -82,6 +82,8 @@ class Plan:
     text: str = ""
     elsewhere: bool = False
     groups_apart: frozenset[str] = frozenset()
+    samplers: frozenset[str] = frozenset()
+    """The names of its samplers, as they are written."""
 
     def reads(self, name: str) -> bool:
         """True if the plan may read a property of this name, by a function or in a script; JMeter itself reads those
@@ -96,8 +98,9 @@ class Plan:
         return {each.alone for each in self.transactions if each.is_called(label)} == {True}
 
     def replaces_samples(self, label: str) -> bool:
-        """True if this may be the label of a transaction that is reported in place of the samples within it."""
-        return any(each.alone and each.is_called(label) for each in self.transactions)
+        """True if this may be the label of a transaction that is reported in place of the samples within it, and is no
+        sampler's name."""
+        return label not in self.samplers and any(each.alone and each.is_called(label) for each in self.transactions)
 
     def host(self, found: Destination, properties: Mapping[str, str]) -> str | None:
         """Returns a host with properties and variables filled in; None if it depends on anything else, or if it is a
@@ -180,6 +183,7 @@ def read_plan(path: Path) -> Plan:
         text="\n".join(text for element in elements for text in element.itertext()),
         groups_apart=_names(group for group in groups if group.tag in _APART)
         - _names(group for group in groups if group.tag not in _APART),
+        samplers=_names(element for element in elements if "Sampler" in element.tag),
         elsewhere="IncludeController" in tags or any(map(_is_in_a_file, elements)),
     )
 

@@ -81,12 +81,16 @@ def outcome_of(sample: JtlSample) -> Outcome:
 
 
 class _Ended(NamedTuple):
-    """A sample that has ended, by the monotonic clock. `end_ns`: of a transaction, with the pauses within it."""
+    """A sample that has ended, by the monotonic clock. `end_ns`: of a transaction, with the pauses within it. `alone`:
+    it is a transaction in place of its samples; `cut`: one that was right so far when JMeter ended, and is no request
+    that ended."""
 
     end_ns: int
     start_ns: int
     outcome: Outcome
     sample: JtlSample
+    alone: bool = False
+    cut: bool = False
 
     @property
     def elapsed_ns(self) -> int:
@@ -186,23 +190,22 @@ class Account:
         return self._total.outcomes.copy()
 
     def add(self, samples: Iterable[JtlSample]) -> None:
-        """Takes samples, by the wall clock; a transaction's own sample only if those within it are not reported. One
-        that the end cut is left out, since its time is none of a whole one; if a request of it failed, so did it."""
+        """Takes samples, by the wall clock; a transaction's own sample only if those within it are not reported."""
         for sample in samples:
             if sample.group in self._groups_apart:
                 continue
             outcome, cut = outcome_of(sample), self._is_cut(sample)
-            if cut or sample.message.startswith(TRANSACTION):
-                if not self._stands_alone(sample.label) or (cut and outcome in ("ok", "check_failed")):
-                    continue
-                self.transactions_alone += 1
+            alone, cut = cut or sample.message.startswith(TRANSACTION), cut and outcome in ("ok", "check_failed")
+            if alone and not self._stands_alone(sample.label):
+                continue
+            self.transactions_alone += alone and not cut
             start_ns = sample.start_ms * _MS - self._ahead_ns
             end_ns = start_ns + (sample.elapsed_ms + sample.idle_ms) * _MS
             if self.cut_ns is not None and end_ns >= self.cut_ns and sample.code.startswith(_NON_HTTP):
                 outcome = "unfinished"
             if sample.code.startswith(_NON_HTTP):
                 self.exception = self.exception or sample.message.removeprefix(_NON_HTTP_MESSAGE)
-            self._waiting.append(_Ended(end_ns, start_ns, outcome, sample))
+            self._waiting.append(_Ended(end_ns, start_ns, outcome, sample, alone, cut))
             self.last_end_ns = max(self.last_end_ns, end_ns)
         if self.begun_ns is None and self._waiting:
             self.begun_ns = self.passed_ns = min(ended.start_ns for ended in self._waiting)
@@ -231,9 +234,10 @@ class Account:
         self._number += 1
         count = next((at for at, each in enumerate(self._waiting) if each.end_ns >= end_ns), len(self._waiting))
         ended, self._waiting = self._waiting[:count], self._waiting[count:]
-        outcomes = Counter[str](each.outcome for each in ended)
-        in_system_ns = sum(each.elapsed_ns for each in ended)
-        ok_ns = [each.elapsed_ns for each in ended if each.outcome == "ok"]
+        whole = [each for each in ended if not each.cut]
+        outcomes = Counter[str](each.outcome for each in whole)
+        in_system_ns = sum(each.elapsed_ns for each in whole)
+        ok_ns = [each.elapsed_ns for each in whole if each.outcome == "ok"]
         for each in ended:
             self._place(each)
         if ended:
@@ -248,8 +252,8 @@ class Account:
             start_ns=start_ns,
             end_ns=end_ns,
             phase=phase,
-            scheduled=len(ended),
-            sent=len(ended),
+            scheduled=len(whole),
+            sent=len(whole),
             dropped=0,
             outcomes=dict(outcomes),
             # A request in flight is known only once it has ended, so this follows from those by Little's law.
@@ -272,10 +276,13 @@ class Account:
         return "measure" if at_ns < self.measure_ns + self._duration_ns else "drain"
 
     def _place(self, ended: _Ended) -> None:
-        """Counts a sample for the run, for the requests scheduled in the window, and for those that ended in it."""
-        end_ns, start_ns, outcome, sample = ended
-        self._total.add(ended)
-        if outcome == "ok":
+        """Counts a sample for the run, for the requests scheduled in the window, and for those that ended in it. Right
+        transactions count for both where they end: JMeter cuts those under way at the end, long ones most likely, so
+        that the times of those that began in the window would be too short."""
+        end_ns, start_ns, outcome, sample, alone, cut = ended
+        if not cut:
+            self._total.add(ended)
+        if outcome == "ok" and not cut:
             self._since_histogram[sample.elapsed_ms] += 1
         if outcome == "status_rejected":
             self.rejected[sample.code] += 1
@@ -283,11 +290,11 @@ class Account:
             return
         opened_ns, closed_ns = self.measure_ns, self.measure_ns + self._duration_ns
         window = self._window
-        if opened_ns <= start_ns < closed_ns:
+        if not cut and opened_ns <= (end_ns if alone and outcome == "ok" else start_ns) < closed_ns:
             self._cohort.add(ended)
             known = sample.label in self._labels or len(self._labels) < LABELS_MAX
             self._labels[sample.label if known else OTHER_LABELS].add(ended)
-        if opened_ns <= end_ns < closed_ns:
+        if not cut and opened_ns <= end_ns < closed_ns:
             window.outcomes[outcome] += 1
             window.bytes_received += sample.bytes_received
             window.bytes_sent += sample.bytes_sent

@@ -157,8 +157,16 @@ def test_what_other_programs_may_have_made_worse_is_not_held_against_a_server(
     found = soaked(replace(trial(6, stage=Stage.SOAK, **changed), held_up=held_up))
     assert found.lasts is lasts
     if lasts is None:
-        assert "threads=4 could not be judged, since other programs disturbed it: in its last 1 min" in found.sentence
+        assert "threads=4 could not be judged, since it was disturbed: in its last 1 min" in found.sentence
         assert not any(figure.worse for figure in found.figures) and ": worse" not in found.sentence
+
+
+@pytest.mark.parametrize(("rate", "lasts"), [(850.0, None), (600.0, False)])
+def test_a_condition_on_a_rate_allows_for_what_others_took(rate: float, lasts: bool | None) -> None:
+    soak = replace(trial(6, stage=Stage.SOAK, goodput_per_s=rate), held_up=0.3)
+    limited = experiment(objective={"constraints": ["goodput > 900/s"]}).objective
+    found = soak_of(case().model_copy(update={"objective": limited}), [*BEFORE, soak])
+    assert found is not None and found.lasts is lasts and ("it misses" in found.sentence) is (lasts is False)
 
 
 def test_the_times_of_disturbed_trials_are_no_measure_for_a_soak() -> None:

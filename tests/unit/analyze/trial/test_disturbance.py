@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import START_NS, Figures, experiment, record_of, spec, summary, write_trial
+from fakes.trials import SECOND, START_NS, Figures, experiment, record_of, spec, summary, write_trial
 from powerband.analyze.trial.disturbance import _pool_waited, _tells_more, judged_by_bound
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
@@ -91,29 +91,52 @@ def test_steal_costs_no_more_than_one_thread_after_the_other_can_lose(
 
 
 def test_of_a_probe_that_tells_no_cpus_apart_steal_is_added_whole(tmp_path: Path) -> None:
-    figures, directory = Figures(busy_cores=1.5, subject_cores=1.15, steal_share=0.05), TrialDir(tmp_path / "0001")
+    quiet = Figures(busy_cores=1.5, subject_cores=1.15)
+    figures, directory = replace(quiet, steal_share=0.05), TrialDir(tmp_path / "0001")
     record = write_trial(directory, record_of(spec(), figures), figures)
     lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
     for line in lines:
         for name in ("cpu_busy_ns_each", "cpu_steal_ns_each"):
             line.get("host", {}).pop(name, None)
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert measure(directory, record, experiment()).held_up == pytest.approx(0.1, abs=0.06)
+    without = measured(tmp_path / "b", quiet).metrics["held_up_share_max"]
+    assert measure(directory, record, experiment()).held_up == pytest.approx(0.1 + without)
 
 
-def test_a_server_that_its_quota_stops_does_not_wait_for_others_while_cpus_idle(tmp_path: Path) -> None:
-    figures = Figures(cpus=64, busy_cores=22, subject_cores=1.6, engine_wait=0.6)
-    directory = TrialDir(tmp_path / "0001")
+def test_steal_that_moves_from_one_cpu_to_the_other_is_added_second_by_second(tmp_path: Path) -> None:
+    figures, directory = Figures(busy_cores=1.0, subject_cores=0.65), TrialDir(tmp_path / "0001")
     record = write_trial(directory, record_of(spec(), figures), figures)
     lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
     for line in lines:
         if line["type"] == "sample":
+            passed = line["at_ns"] - START_NS
+            early = min(passed, 5 * SECOND)
+            line["host"]["cpu_steal_ns"] = round(0.2 * passed) + SECOND
+            line["host"]["cpu_steal_ns_each"] = [round(0.2 * each) + SECOND for each in (early, passed - early)]
+            line["host"]["cpu_busy_ns_each"] = [round(0.5 * passed) + SECOND] * 2
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    without = measured(tmp_path / "b", figures).metrics["held_up_share_max"]
+    assert measure(directory, record, experiment()).held_up == pytest.approx(0.2 + without, abs=0.001)
+
+
+@pytest.mark.parametrize(("quota", "lost"), [(None, 0.2), (2.0, 0.0)])
+def test_a_server_that_its_quota_stops_does_not_wait_for_others_while_cpus_idle(
+    tmp_path: Path, quota: float | None, lost: float
+) -> None:
+    """The load engine waits for others, unless it is under the same quota."""
+    figures = Figures(cpus=64, busy_cores=22, subject_cores=1.6, engine_wait=0.2)
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, replace(record_of(spec(), figures), cpu_quota=quota), figures)
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "sample":
             periods = (line["at_ns"] - START_NS) // 100_000_000 + 100
-            quota = {"cpu_quota_now": 2.0, "quota_periods": periods, "throttled_periods": periods}
-            line["trees"][0] |= quota
+            limited = {"cpu_quota_now": 2.0, "quota_periods": periods, "throttled_periods": periods}
+            line["trees"][0] |= limited
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
     stopped = measure(directory, record, experiment())
-    assert stopped.metrics["host_foreign_cores"] > 19 and stopped.valid and stopped.held_up == 0.0
+    assert stopped.metrics["host_foreign_cores"] > 19 and stopped.valid
+    assert stopped.held_up == pytest.approx(lost)
     assert stopped.bottleneck is not None and stopped.bottleneck.name is BottleneckName.CPU_QUOTA
 
 

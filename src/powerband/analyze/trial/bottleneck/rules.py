@@ -285,7 +285,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
     """Names garbage collection if collectors use much of the CPU. Those that stop the program take time from every
     request, whatever CPUs idle meanwhile if a single thread collects. Those that run beside it, as Go's does, take time
     only if no CPU is left for both."""
-    short = _short_of_cpu(scene) and (scene.cpu_share >= CPU_SHORT or not scene.go_is_full)
+    short = _short_of_cpu(scene) and (scene.fills_its_cpus or not scene.go_is_full)
     collectors = [pool for pool in scene.pools if pool.collects and (short or not pool.collects_beside)]
     cores_of = {pool.name: pool.use.on_cpu for pool in collectors}
     if short and scene.go_collecting_cores:
@@ -405,7 +405,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             advice=_fewer_threads(waits_in_hand(scene), scene.cpus),
         )
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
-    if scene.go_is_full and scene.cpu_share < CPU_SHORT:
+    if scene.go_is_full and not scene.fills_its_cpus:
         return verdict(
             BottleneckName.SUBJECT_CPU,
             [
@@ -414,7 +414,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             ],
             advice=f"raise GOMAXPROCS to {math.ceil(scene.cpus)}, or make {with_article(scene.noun)} cheaper",
         )
-    if _shared_cpus_full(scene) and scene.cpu_share < CPU_SHORT:
+    if _shared_cpus_full(scene) and not scene.fills_its_cpus:
         engine = cores(scene.value("engine_cpu_cores"))
         return verdict(
             BottleneckName.SUBJECT_CPU,
@@ -478,7 +478,7 @@ def _short_of_cpu(scene: Scene) -> bool:
     that has time left: that is no shortage as long as answers take no longer than the first ones, before which nothing
     queued."""
     hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
-    return scene.cpu_share >= CPU_SHORT * scene.given or hidden or _shared_cpus_full(scene) or scene.go_is_full
+    return scene.fills_its_cpus or hidden or _shared_cpus_full(scene) or scene.go_is_full
 
 
 def _shared_cpus_full(scene: Scene) -> bool:

@@ -168,12 +168,18 @@ class Scene:
         return busy / (busy + steal) if busy > 0 else 1.0
 
     @property
+    def fills_its_cpus(self) -> bool:
+        """True if the subject used its CPUs nearly all the time that the hypervisor left of them."""
+        return self.cpu_share >= CPU_SHORT * self.given
+
+    @property
     def stopped_to_collect(self) -> float:
         """The share of the time that all threads of a JVM stand still for a collection: as the JVM reports, if it has
         collectors that stop it, whatever CPU these use. Else the time that HotSpot's VM thread works, which it does
         while all others stand still."""
         told = [self.metrics[name] for name in ("jvm_safepoint_share", "jvm_gc_share") if name in self.metrics]
-        if len(told) == 2 and any(pool.collects and not pool.collects_beside for pool in self.pools):
+        stop = (pool.collects and not pool.collects_beside and pool.name != VM_THREAD for pool in self.pools)
+        if len(told) == 2 and any(stop):
             return min(told)
         works = [pool.use.on_cpu / max(1.0, pool.use.threads) for pool in self.pools if pool.name == VM_THREAD]
         return min(max(works, default=0.0), *told, 1.0)

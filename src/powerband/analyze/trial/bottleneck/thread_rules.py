@@ -539,7 +539,7 @@ def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
     """True if one thread of another pool does all of that pool's work, and has no time left, or only waits for a CPU in
     the rest of it: the threads wait for its results, not for a lock."""
     others = [other for other in scene.pools if other is not pool and not other.compiles]
-    busy = any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
+    busy = any(other.busiest >= ALONE * scene.given and other.busiest >= ALONE * other.use.on_cpu for other in others)
     full = (other for other in others if other.use.threads < ONE_LOOP and never_waits(other, scene))
     return busy or any(other.use.on_cpu > pool.use.on_cpu for other in full)
 

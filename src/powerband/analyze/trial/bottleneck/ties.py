@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, outgoing_open, verdict
 from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP
-from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
+from powerband.analyze.trial.bottleneck.scene import CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     OFF_POLL_SHARE,
     all_connections_are_used,
@@ -92,7 +92,9 @@ def _worker_or_loop(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
     """The CPU, if the limit can be widened by less than a third before the CPU is full."""
-    if found.name not in HOLDS_WITH_CPU_LEFT or not scene.cpus or not CPU_SHORT_LEAST <= scene.cpu_share < CPU_SHORT:
+    if found.name not in HOLDS_WITH_CPU_LEFT or not scene.cpus or scene.fills_its_cpus:
+        return None
+    if scene.cpu_share < CPU_SHORT_LEAST:
         return None
     return verdict(
         BottleneckName.SUBJECT_CPU,
@@ -106,7 +108,7 @@ def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 def _cpu_beside_a_lock(found: Bottleneck, scene: Scene) -> Candidate | None:
     """The CPU, if it is full beside a lock: who holds the lock computes, and without it the CPU would serve no more."""
-    if found.name is not BottleneckName.LOCK or scene.cpu_share < CPU_SHORT:
+    if found.name is not BottleneckName.LOCK or not scene.fills_its_cpus:
         return None
     return verdict(
         BottleneckName.SUBJECT_CPU,
@@ -119,7 +121,7 @@ def _cpu_beside_a_lock(found: Bottleneck, scene: Scene) -> Candidate | None:
 def _pool_beside_cpu(found: Bottleneck, scene: Scene) -> Candidate | None:
     """A pool, if the CPU is short by the threads that wait for it, not by its use, and all threads of the pool are busy
     as well."""
-    if found.name is not BottleneckName.SUBJECT_CPU or scene.cpu_share >= CPU_SHORT or scene.shares_cpus:
+    if found.name is not BottleneckName.SUBJECT_CPU or scene.fills_its_cpus or scene.shares_cpus:
         return None
     return pool_too_small(scene)
 
@@ -142,7 +144,7 @@ def _slots_without_threads(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
     """The CPU, if it is full, and the collector has a part of it that is neither small nor most of what is wanted."""
-    if found.name is not BottleneckName.GARBAGE_COLLECTION or scene.cpu_share < CPU_SHORT or not scene.cpus:
+    if found.name is not BottleneckName.GARBAGE_COLLECTION or not scene.fills_its_cpus or not scene.cpus:
         return None
     collecting = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) + scene.go_collecting_cores
     collected = max(collecting / scene.cpus, scene.stopped_to_collect)

@@ -14,7 +14,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     verdict,
 )
 from powerband.analyze.trial.bottleneck.loop_rules import busy_thread, stand_in
-from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
+from powerband.analyze.trial.bottleneck.scene import CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more, is_passed_by
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
 from powerband.base.units import format_duration, plural
@@ -115,6 +115,6 @@ def one_thread(scene: Scene) -> Bottleneck | None:
     """Names one thread if it has no time left while CPUs have: all else can go no faster than it."""
     working = (pool for pool in scene.pools if not (pool.collects or pool.compiles or stand_in(pool, scene)))
     pool = max(working, key=lambda pool: pool.busiest, default=None)
-    if pool is None or scene.cpu_share >= CPU_SHORT:
+    if pool is None or scene.fills_its_cpus:
         return None
     return busy_thread(BottleneckName.ONE_THREAD, pool, scene)
