@@ -1,5 +1,6 @@
 """Every mistake is reported with its place; short forms have the documented meaning."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
