@@ -29,7 +29,7 @@ from powerband.model.experiment import Constraint, Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Analysis, SettingResult, TrialResult, Verdict
+from powerband.model.results import Analysis, SettingResult, Verdict
 
 
 def compare_runs(

@@ -104,7 +104,7 @@ def stolen_most(evidence: Evidence) -> float | None:
     if host is None or stolen_ns is None:
         return None
     start, end = evidence.window
-    edges = np.array([*range(start, end, SECOND_NS), end], dtype=float)
+    edges: Array = np.append(np.arange(start, end, SECOND_NS, dtype=np.float64), float(end))
     each = [(stolen, used) for stolen, used in _steps_of_cpus(host, edges)]
     if not each:
         return stolen_ns / (end - start)
@@ -184,8 +184,9 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
 def _waited(evidence: Evidence, foreign: float) -> float:
     """The share of the window that waits for CPUs which others used can have cost the trial, at most. Each pool of the
     subject's threads counts with the share of one thread: its own wait, and that of the threads that it waits for. Each
-    other process counts with all its waits. Waits for a CPU quota that is used up count for nothing. 1 if the kernel does not count them, or if much was done by threads that
-    ended before they were read. A subject on another machine has its own CPUs, and counts for nothing."""
+    other process counts with all its waits. Waits for a CPU quota that is used up count for nothing. 1 if the kernel
+    does not count them, or if much was done by threads that ended before they were read. A subject on another machine
+    has its own CPUs, and counts for nothing."""
     probe = evidence.probe
     assert probe is not None
     stopped = _waits_for_its_quota(evidence)
@@ -217,7 +218,7 @@ def _waits_for_its_quota(evidence: Evidence) -> bool:
     if probe is None or tree is None:
         return False
     periods, throttled = (tree.growth(f"{name}_periods", *window) for name in ("quota", "throttled"))
-    steps = list(_steps_of_cpus(probe.host, np.array(window, dtype=float)))
+    steps = list(_steps_of_cpus(probe.host, np.array(window, dtype=np.float64)))
     every = sorted({cpu for cpus in evidence.record.cpus.values() for cpu in cpus})
     own = [every.index(cpu) for cpu in evidence.record.cpus.get("subject", ())] or range(len(steps))
     if not periods or throttled is None or not steps or max(own) >= len(steps):
