@@ -239,18 +239,23 @@ fn a_stall_of_the_engine_shows_in_response_time_and_send_lag_but_not_in_service_
     assert!(p90("service_time_ns") + 200 * MS < p90("response_time_ns"));
 }
 
+/// How late a run that is stopped for so long, from its first interval on, says that it was.
+fn late_ns_after_a_stop(spec: &Value, length: Duration) -> u64 {
+    let mut run = Run::start(spec);
+    run.until("interval");
+    signal(run.pid(), libc::SIGSTOP);
+    std::thread::sleep(length);
+    signal(run.pid(), libc::SIGCONT);
+    number(&run.summary()["window"]["late_ns_max"])
+}
+
 /// Its users send nothing meanwhile, which no lag of theirs shows: the summary says for how long it did not run.
 #[test]
 fn a_stall_of_the_engine_across_the_end_of_the_window_is_told() {
     let mut spec = spec(slow(Duration::from_millis(5)));
     spec["model"] = json!({"kind": "closed", "users": 2});
     spec["phases"]["measure_ns"] = json!(1_500 * MS);
-    let mut run = Run::start(&spec);
-    run.until("interval");
-    signal(run.pid(), libc::SIGSTOP);
-    std::thread::sleep(Duration::from_millis(1_900));
-    signal(run.pid(), libc::SIGCONT);
-    let late_ns = number(&run.summary()["window"]["late_ns_max"]);
+    let late_ns = late_ns_after_a_stop(&spec, Duration::from_millis(1_900));
     assert!(late_ns > 300 * MS, "{late_ns}");
 }
 
@@ -261,12 +266,7 @@ fn a_stall_of_the_engine_far_past_its_end_is_told_and_not_taken_for_a_thread_tha
     spec["timeouts"]["request_ns"] = json!(60_000 * MS);
     spec["phases"]["measure_ns"] = json!(1_500 * MS);
     spec["phases"]["drain_ns"] = json!(0);
-    let mut run = Run::start(&spec);
-    run.until("interval");
-    signal(run.pid(), libc::SIGSTOP);
-    std::thread::sleep(Duration::from_millis(8_000));
-    signal(run.pid(), libc::SIGCONT);
-    let late_ns = number(&run.summary()["window"]["late_ns_max"]);
+    let late_ns = late_ns_after_a_stop(&spec, Duration::from_secs(8));
     assert!(late_ns > 5_000 * MS, "{late_ns}");
 }
 

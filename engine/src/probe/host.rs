@@ -55,7 +55,8 @@ impl Host {
             let interrupts_ns = read_stat(text, &self.cpus, &mut sample);
             let now = Instant::now();
             if now < self.each_at {
-                (sample.cpu_busy_ns_each, sample.cpu_steal_ns_each) = (Vec::new(), Vec::new());
+                sample.cpu_busy_ns_each.clear();
+                sample.cpu_steal_ns_each.clear();
             } else {
                 self.each_at = now + EACH_EVERY;
             }
@@ -216,12 +217,12 @@ mod tests {
             fs::remove_dir_all(&root).unwrap();
             apart
         };
+        let built = ("boot/config-5.4.17-ol8", "CONFIG_A=m\nCONFIG_IRQ_TIME_ACCOUNTING=y\n");
         assert!(of("file", &[("proc/pressure/irq", "full total=0\n")]));
-        assert!(of("built", &[("boot/config-5.4.17-ol8", "CONFIG_A=m\nCONFIG_IRQ_TIME_ACCOUNTING=y\n")]));
+        assert!(of("built", &[built]));
         assert!(!of("not", &[("boot/config-5.4.17-ol8", "# CONFIG_IRQ_TIME_ACCOUNTING is not set\n")]));
         assert!(!of("other", &[("boot/config-6.0", "CONFIG_IRQ_TIME_ACCOUNTING=y\n")]), "of another kernel");
         assert!(!of("none", &[]));
-        let built = ("boot/config-5.4.17-ol8", "CONFIG_IRQ_TIME_ACCOUNTING=y\n");
         assert!(!of("refused", &[("proc/pressure/irq/x", ""), built]), "the file cannot be read");
     }
 

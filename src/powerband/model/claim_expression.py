@@ -155,7 +155,8 @@ def settings_of(claimed: Claimed, kept: Mapping[Setting, Setting]) -> dict[tuple
 def parts_of(claimed: Claimed, kept: Mapping[Setting, Setting]) -> list[tuple[ClaimComparison, str, Case]]:
     """Every comparison of a claim in each of its cases, with the levels that the claim leaves out there, as
     `threads=8,queue=100`. Left out is what compares a setting with itself, since the server does not read the values
-    that tell the two apart, and what would be judged twice. `kept`: as for `settings_of`."""
+    that tell the two apart, and what would be judged twice. Empty if that leaves nothing of some comparison: then the
+    claim cannot be judged as a whole. `kept`: as for `settings_of`."""
     found: dict[tuple[ClaimComparison, tuple[Setting, ...]], tuple[str, Case]] = {}
     for rest, case in settings_of(claimed, kept).items():
         where = ",".join(f"{name}={level}" for name, level in rest)
@@ -164,6 +165,8 @@ def parts_of(claimed: Claimed, kept: Mapping[Setting, Setting]) -> list[tuple[Cl
             several = len({frozenset(reference.levels) for reference in comparison.references}) > 1
             if not several or len(set(settings)) > 1:
                 found.setdefault((comparison, settings), (where, case))
+    if {comparison for comparison, _ in found} != set(claimed.comparisons):
+        return []
     return [(comparison, where, case) for (comparison, _), (where, case) in found.items()]
 
 

@@ -27,11 +27,11 @@ from powerband.model.own_expression import OwnExpression, Series, parse_own, par
 from powerband.model.plan import (
     REVISION,
     Conditions,
+    Kept,
     Level,
     Setting,
     Stage,
     TrialSpec,
-    distinct_settings,
     format_level,
     grid,
     is_met,
@@ -516,26 +516,24 @@ class Experiment(Frozen):
         values that the server does not read, the first."""
         if self.design.vary == "one-at-a-time":
             return one_at_a_time(self.factors)
-        return list(distinct_settings(*self._partly_read)) if self._conditions else grid(self.factors)
+        conditions = self._conditions
+        return list(self._partly_read(conditions).settings) if conditions else grid(self.factors)
 
     def kept(self) -> Mapping[Setting, Setting]:
         """Every setting of the grid, with the one of `settings()` that stands for it: the two differ at most in values
         that the server does not read. If factors vary one at a time, each setting stands for itself."""
-        if self.design.vary == "one-at-a-time" or not self._conditions:
-            return {setting: setting for setting in self.settings()}
-        return kept_settings(*self._partly_read)
+        conditions = () if self.design.vary == "one-at-a-time" else self._conditions
+        if conditions:
+            return self._partly_read(conditions).stands_for
+        return {setting: setting for setting in self.settings()}
 
-    @property
-    def _partly_read(
-        self,
-    ) -> tuple[tuple[tuple[str, tuple[Level, ...]], ...], Conditions, tuple[tuple[str, Level], ...], str]:
-        """The arguments of `kept_settings`."""
-        conditions = self._conditions
+    def _partly_read(self, conditions: Conditions) -> Kept:
+        """The grid of a server that does not read each factor at each setting. `conditions`: as `_conditions` has
+        them."""
         wanted = {name for _, needed in conditions for name, _ in needed} - self.factors.keys()
         others = {name: level for name, level in self.subject.levels_at(Setting(())).items() if name in wanted}
         factors = tuple((name, tuple(levels)) for name, levels in self.factors.items())
-        written = repr((factors, conditions, others))
-        return factors, conditions, tuple(others.items()), written
+        return kept_settings(factors, conditions, tuple(others.items()), repr((factors, conditions, others)))
 
     @property
     def _conditions(self) -> Conditions:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
@@ -99,16 +99,24 @@ def is_met(conditions: Iterable[tuple[str, tuple[Level, ...]]], levels: Mapping[
     )
 
 
+class Kept(NamedTuple):
+    """The `settings` of a grid that the server tells apart, in grid order. `stands_for`: every setting of the grid,
+    with the one of these that stands for it."""
+
+    settings: tuple[Setting, ...]
+    stands_for: Mapping[Setting, Setting]
+
+
 @lru_cache(maxsize=64)
 def kept_settings(
     factors: tuple[tuple[str, tuple[Level, ...]], ...],
     conditions: Conditions,
     others: tuple[tuple[str, Level], ...],
     written: str,
-) -> Mapping[Setting, Setting]:
-    """Every setting of the grid of `factors`, with the one that is kept for it: of settings that differ only in values
-    that the server does not read, the first. `conditions`: of the factors that it does not always read; `others`: the
-    values of what does not vary; `written`: tells levels apart that are equal (1, 1.0)."""
+) -> Kept:
+    """Keeps of the settings of the grid of `factors` that differ only in values that the server does not read the
+    first. `conditions`: of the factors that it does not always read; `others`: the values of what does not vary;
+    `written`: tells levels apart that are equal (1, 1.0)."""
     found: dict[tuple[Level | None, ...], Setting] = {}
     kept: dict[Setting, Setting] = {}
     for setting in grid(dict(factors)):
@@ -116,18 +124,7 @@ def kept_settings(
         unread = {name for name, wanted in conditions if not is_met(wanted, levels)}
         read = tuple(None if name in unread else level for name, level in setting.levels)
         kept[setting] = found.setdefault(read, setting)
-    return kept
-
-
-@lru_cache(maxsize=64)
-def distinct_settings(
-    factors: tuple[tuple[str, tuple[Level, ...]], ...],
-    conditions: Conditions,
-    others: tuple[tuple[str, Level], ...],
-    written: str,
-) -> tuple[Setting, ...]:
-    """The settings that `kept_settings` keeps, in grid order."""
-    return tuple(dict.fromkeys(kept_settings(factors, conditions, others, written).values()))
+    return Kept(tuple(found.values()), kept)
 
 
 def one_at_a_time(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:

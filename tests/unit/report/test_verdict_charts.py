@@ -88,7 +88,7 @@ def test_a_capacity_that_held_in_no_trial_has_no_band_and_a_p99_without_an_end_i
 
 
 def test_a_median_of_a_capacity_that_has_no_end_is_a_lower_bound_too() -> None:
-    """Of requests that mostly got no right answer the median is the length of the window."""
+    """Most requests got no right answer, so the median is the length of the window."""
     base = synthetic_verdicts.capacity_analysis()
     found = synthetic_verdicts.capacity(8)
     point = replace(found.curve[-1], p50_ns=8e9, p99_ns=8e9, error_rate=0.8)

@@ -78,9 +78,8 @@ def _judge(
     cells: Cells,
     short: Collection[Setting],
 ) -> ClaimResult:
-    claimed = parse_claim(claim.holds)
-    wanted = parts_of(claimed, kept)
-    if {comparison for comparison, _, _ in wanted} != set(claimed.comparisons):
+    wanted = parts_of(parse_claim(claim.holds), kept)
+    if not wanted:
         sentence = "No setting of the run has these values, or the server does not read them."
         return ClaimResult(claim.id, claim.says, claim.holds, claim.published, UNDECIDED, sentence, ())
     objective = experiment.objective

@@ -105,7 +105,7 @@ def stolen_most(evidence: Evidence) -> float | None:
         return None
     start, end = evidence.window
     edges: Array = np.append(np.arange(start, end, SECOND_NS, dtype=np.float64), float(end))
-    each = [(stolen, used) for stolen, used in _steps_of_cpus(host, edges)]
+    each = list(_steps_of_cpus(host, edges))
     if not each:
         return stolen_ns / (end - start)
     stolen, used = (np.array(part) for part in zip(*each, strict=True))
@@ -218,13 +218,15 @@ def _waits_for_its_quota(evidence: Evidence) -> bool:
     if probe is None or tree is None:
         return False
     periods, throttled = (tree.growth(f"{name}_periods", *window) for name in ("quota", "throttled"))
+    if not periods or throttled is None or throttled < THROTTLED * periods:
+        return False
     steps = list(_steps_of_cpus(probe.host, np.array(window, dtype=np.float64)))
     every = sorted({cpu for cpus in evidence.record.cpus.values() for cpu in cpus})
     own = [every.index(cpu) for cpu in evidence.record.cpus.get("subject", ())] or range(len(steps))
-    if not periods or throttled is None or not steps or max(own) >= len(steps):
+    if not steps or max(own) >= len(steps):
         return False
     busy = sum(float(steps[cpu][0][0] + steps[cpu][1][0]) for cpu in own) / len(own)
-    return throttled >= THROTTLED * periods and busy <= (1 - IDLE_LEAST) * (window[1] - window[0])
+    return busy <= (1 - IDLE_LEAST) * (window[1] - window[0])
 
 
 def _pool_waited(pool: WatchedPool, foreign: float) -> float:

@@ -194,8 +194,9 @@ class Account:
         for sample in samples:
             if sample.group in self._groups_apart:
                 continue
-            outcome, cut = outcome_of(sample), self._is_cut(sample)
-            alone, cut = cut or sample.message.startswith(TRANSACTION), cut and outcome in ("ok", "check_failed")
+            outcome, unfinished = outcome_of(sample), self._is_unfinished(sample)
+            alone = unfinished or sample.message.startswith(TRANSACTION)
+            cut = unfinished and outcome in ("ok", "check_failed")
             if alone and not self._stands_alone(sample.label):
                 continue
             self.transactions_alone += alone and not cut
@@ -210,7 +211,7 @@ class Account:
         if self.begun_ns is None and self._waiting:
             self.begun_ns = self.passed_ns = min(ended.start_ns for ended in self._waiting)
 
-    def _is_cut(self, sample: JtlSample) -> bool:
+    def _is_unfinished(self, sample: JtlSample) -> bool:
         """True for a transaction that was not over when JMeter ended: it has no message."""
         return self.told_to_end and not sample.message and self._replaces_samples(sample.label)
 

@@ -4,6 +4,7 @@ have caused."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,19 @@ def measured(tmp_path: Path, figures: Figures, **changes: Any) -> TrialResult:
     return measure(directory, record, experiment(**changes))
 
 
+def rewritten(
+    tmp_path: Path, figures: Figures, change: Callable[[dict[str, Any]], object], **recorded: Any
+) -> TrialResult:
+    """A trial each of whose probe's lines is changed. `recorded`: fields of its record."""
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, replace(record_of(spec(), figures), **recorded), figures)
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return measure(directory, record, experiment())
+
+
 def test_what_cannot_have_mattered_counts_whole(tmp_path: Path) -> None:
     quiet = measured(tmp_path, Figures())
     assert quiet.held_up == 0.0 and quiet.valid and quiet.metrics["held_up_share_max"] < 0.05
@@ -49,26 +63,21 @@ def test_little_cpu_of_others_bounds_long_waits_for_each_other(tmp_path: Path) -
 
 def test_waits_of_threads_that_end_before_they_are_read_are_not_taken_for_none(tmp_path: Path) -> None:
     """A server that starts a thread for each request: those that were read did a tenth of its work."""
-    figures, directory = Figures(busy_cores=1.5), TrialDir(tmp_path / "0001")
-    record = write_trial(directory, record_of(spec(), figures), figures)
-    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
-    for line in lines:
+
+    def ended(line: dict[str, Any]) -> None:
         for pool in line.get("pools", []):
             pool["on_cpu_ns"] //= 10
-    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    beside = measure(directory, record, experiment())
+
+    beside = rewritten(tmp_path, Figures(busy_cores=1.5), ended)
     assert beside.held_up == pytest.approx(0.5) and beside.metrics["host_foreign_cores"] > 0.6
 
 
 def test_interrupts_that_the_kernel_counts_apart_are_no_other_program(tmp_path: Path) -> None:
-    figures, directory = Figures(busy_cores=1.5), TrialDir(tmp_path / "0001")
-    record = write_trial(directory, record_of(spec(), figures), figures)
-    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
-    for line in lines:
+    def apart(line: dict[str, Any]) -> None:
         if line["type"] == "sample":
             line["host"]["cpu_interrupts_ns"] = round(0.65 * (line["at_ns"] - START_NS))
-    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    beside = measure(directory, record, experiment())
+
+    beside = rewritten(tmp_path, Figures(busy_cores=1.5), apart)
     assert beside.metrics["host_foreign_cores"] < 0.1 and beside.metrics["host_busy_share"] == pytest.approx(0.75)
     assert not beside.problems
 
@@ -92,31 +101,29 @@ def test_steal_costs_no_more_than_one_thread_after_the_other_can_lose(
 
 def test_of_a_probe_that_tells_no_cpus_apart_steal_is_added_whole(tmp_path: Path) -> None:
     quiet = Figures(busy_cores=1.5, subject_cores=1.15)
-    figures, directory = replace(quiet, steal_share=0.05), TrialDir(tmp_path / "0001")
-    record = write_trial(directory, record_of(spec(), figures), figures)
-    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
-    for line in lines:
+
+    def not_told(line: dict[str, Any]) -> None:
         for name in ("cpu_busy_ns_each", "cpu_steal_ns_each"):
             line.get("host", {}).pop(name, None)
-    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    stolen = rewritten(tmp_path / "a", replace(quiet, steal_share=0.05), not_told)
     without = measured(tmp_path / "b", quiet).metrics["held_up_share_max"]
-    assert measure(directory, record, experiment()).held_up == pytest.approx(0.1 + without)
+    assert stolen.held_up == pytest.approx(0.1 + without)
 
 
 def test_steal_that_moves_from_one_cpu_to_the_other_is_added_second_by_second(tmp_path: Path) -> None:
-    figures, directory = Figures(busy_cores=1.0, subject_cores=0.65), TrialDir(tmp_path / "0001")
-    record = write_trial(directory, record_of(spec(), figures), figures)
-    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
-    for line in lines:
+    figures = Figures(busy_cores=1.0, subject_cores=0.65)
+
+    def moving(line: dict[str, Any]) -> None:
         if line["type"] == "sample":
             passed = line["at_ns"] - START_NS
             early = min(passed, 5 * SECOND)
             line["host"]["cpu_steal_ns"] = round(0.2 * passed) + SECOND
             line["host"]["cpu_steal_ns_each"] = [round(0.2 * each) + SECOND for each in (early, passed - early)]
             line["host"]["cpu_busy_ns_each"] = [round(0.5 * passed) + SECOND] * 2
-    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
     without = measured(tmp_path / "b", figures).metrics["held_up_share_max"]
-    assert measure(directory, record, experiment()).held_up == pytest.approx(0.2 + without, abs=0.001)
+    assert rewritten(tmp_path / "a", figures, moving).held_up == pytest.approx(0.2 + without, abs=0.001)
 
 
 @pytest.mark.parametrize(("quota", "lost"), [(None, 0.2), (2.0, 0.0)])
@@ -125,16 +132,14 @@ def test_a_server_that_its_quota_stops_does_not_wait_for_others_while_cpus_idle(
 ) -> None:
     """The load engine waits for others, unless it is under the same quota."""
     figures = Figures(cpus=64, busy_cores=22, subject_cores=1.6, engine_wait=0.2)
-    directory = TrialDir(tmp_path / "0001")
-    record = write_trial(directory, replace(record_of(spec(), figures), cpu_quota=quota), figures)
-    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
-    for line in lines:
+
+    def stopped_in_each_period(line: dict[str, Any]) -> None:
         if line["type"] == "sample":
             periods = (line["at_ns"] - START_NS) // 100_000_000 + 100
             limited = {"cpu_quota_now": 2.0, "quota_periods": periods, "throttled_periods": periods}
             line["trees"][0] |= limited
-    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    stopped = measure(directory, record, experiment())
+
+    stopped = rewritten(tmp_path, figures, stopped_in_each_period, cpu_quota=quota)
     assert stopped.metrics["host_foreign_cores"] > 19 and stopped.valid
     assert stopped.held_up == pytest.approx(lost)
     assert stopped.bottleneck is not None and stopped.bottleneck.name is BottleneckName.CPU_QUOTA
