@@ -101,8 +101,8 @@ class Values:
                     f"write ${{__P({name})}}, and where the variable is used the same again",
                 )
             default = given[2] if len(given) > 2 else name
-        if name in self.properties:
-            return self.properties[name]
+        if given_value := self.properties.get(name):  # JMeter takes an empty one for one that is not given
+            return given_value
         self.defaults[name] = default
         return default
 

@@ -6,7 +6,7 @@ import pytest
 
 from powerband.jmx.values import Unresolved, Values
 
-VALUES = Values({"host": "shop", "a b": "spaced", "dollar": "$"}, {"users": "7", "x.y": "given"})
+VALUES = Values({"host": "shop", "a b": "spaced", "dollar": "$"}, {"users": "7", "x.y": "given", "none": ""})
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,8 @@ VALUES = Values({"host": "shop", "a b": "spaced", "dollar": "$"}, {"users": "7",
         ("${__P(other,3)}", "3"),
         ("${__P(other)}", "1"),  # JMeter's default of the default
         ("${__P(other,)}", ""),
+        ("${__P(none,3)}", "3"),
+        ("${__property(none)}", "none"),
         ("${__P(other,a(b)c)}", "a(b)c"),
         ("${__P(other,${host})}", "shop"),
         ("${__P(other,${__P(x.y,${host})})}", "given"),
