@@ -24,17 +24,17 @@ from powerband.readings.probe_samples import Array, Counters
 
 def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns: int, end_ns: int) -> dict[str, float]:
     """The wanted metrics over the window, by name. `scrapes`: a field for each series, called as on the page
-    (`name{a="x"}`)."""
+    (`name{a="x"}`). Those of last words are none of the page's."""
     page = MetricsPage(scrapes)
-    found = {name: _over(expression, page, start_ns, end_ns) for name, expression in wanted.items()}
+    found = {name: _over(each, page, start_ns, end_ns) for name, each in wanted.items() if not each.is_final}
     return {name: number for name, number in found.items() if number is not None and math.isfinite(number)}
 
 
 def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[str, tuple[float | None, ...]]:
     """The wanted metrics over time, a value for each scrape or None; counters over the time since the scrape before,
-    None if they began again."""
+    None if they began again. Last words have no values over time."""
     page = MetricsPage(scrapes)
-    return {name: tuple(_over_time(expression, page)) for name, expression in wanted.items()}
+    return {name: tuple(_over_time(each, page)) for name, each in wanted.items() if not each.is_final}
 
 
 class MetricsPage:

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from powerband.analyze.trial.own_metrics import OWN, own_metrics
+from powerband.analyze.trial.own_metrics import OWN, own_metrics, own_series
 from powerband.model.own_expression import parse_own
 from powerband.readings.evidence import Evidence
 from powerband.readings.probe_samples import Counters
@@ -93,6 +93,12 @@ def test_series_are_summed_over_the_labels_that_are_not_named() -> None:
     assert over('mean(a{x="1"})', series) == 3
     assert over('mean(a{y="2"})', series) == 2
     assert over('mean(a{y="3"})', series) is None
+
+
+def test_a_figure_of_last_words_is_not_that_of_a_series_with_the_same_name() -> None:
+    assert over("final(active)", dict(ACTIVE)) is None
+    scrapes = Counters(at_ns=np.arange(5.0) * S, fields={"active": np.arange(5.0)})
+    assert own_series({"app_x": parse_own("final(active)")}, scrapes) == {}
 
 
 def test_what_the_scrapes_cannot_back_is_absent() -> None:

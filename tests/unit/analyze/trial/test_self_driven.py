@@ -114,6 +114,13 @@ def test_last_words_become_metrics_and_invariants_must_hold(tmp_path: Path) -> N
     assert not silent.valid and "app_lost == 0 cannot be checked" in silent.problems[0].message
 
 
+def test_last_words_that_are_series_too_are_those_of_the_last_words(tmp_path: Path) -> None:
+    wanted = {"app_left": "final(queue)", "app_total": "final(n_total)"}
+    lines = readings(queue=[3.0] * 14, n_total=[1000.0 * at for at in range(14)])
+    found = measured(tmp_path, case(metrics=wanted), lines, last_words={"queue": 5.0, "n_total": 12_000.0})
+    assert (found.metrics["app_left"], found.metrics["app_total"]) == (5, 12_000)
+
+
 def test_bars_are_metrics(tmp_path: Path) -> None:
     found = measured(tmp_path, case(bars="2s"))
     assert found.metrics["bar_rate_per_s_min"] == pytest.approx(50_000)
