@@ -73,6 +73,13 @@ def test_what_else_cannot_be() -> None:
     assert written({"url": "http://app-1/"}, allow_hosts=["app-1"]).allow_hosts == ("app-1",)
 
 
+@pytest.mark.parametrize("name", ["build", "java_home", "dotnet", "link_a", "postgresql_port", "postgresql_password"])
+def test_a_parameter_with_the_name_of_what_only_a_start_has_is_refused(name: str) -> None:
+    said = refused({"apply": [{"post": f"/knob?n={{n}}&b={{{name}}}"}]}, factors={"n": [1, 2], name: ["a", "b"]})
+    assert f"{{{name}}} is filled in for a server that powerband starts" in said
+    assert name in refused({"deployed": {"command": f"./set {{n}} {{{name}}}"}})
+
+
 @pytest.mark.parametrize(("name", "level"), [("host.cpu_quota", 0.5), ("host.memory_limit", "64MiB")])
 def test_a_limit_as_a_factor_would_limit_nothing(name: str, level: Any) -> None:
     said = refused({}, factors={"n": [1, 2], name: [level]})

@@ -71,14 +71,22 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
             yield from check_value(entry.value, entry, subject, name)
         if name in factors:
             yield entry.key_problem(f"{name} varies (factors.{name}), and the values there decide: leave it out here")
-    if kind.uses_url and subject.deployed is None:
-        yield from _check_port(subject, node)
-    yield from _check_build(subject, node, factors, used)
-    yield from _check_services(subject, node, factors, used)
+    if subject.deployed is None:
+        yield from _check_started(subject, node, kind, factors, used)
     known = {*subject.parameters, *subject.set, *factors, *BUILT_IN} - (set() if subject.services else set(SERVICES))
     for name in sorted(used - known - set(SERVICES)):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
         yield where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}")
+
+
+def _check_started(
+    subject: Subject, node: Node, kind: LoadKind, factors: Sequence[str], used: Collection[str]
+) -> Iterator[FileProblem]:
+    """Checks what only a server has that powerband starts; `check_deployed` refuses it of others."""
+    if kind.uses_url:
+        yield from _check_port(subject, node)
+    yield from _check_build(subject, node, factors, used)
+    yield from _check_services(subject, node, factors, used)
 
 
 def _check_container(subject: Subject, root: Node) -> Iterator[FileProblem]:
