@@ -27,7 +27,7 @@ from powerband.model.metrics import METRICS, metric_named
 from powerband.model.plan import Level, Setting, format_level
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:%|/s|[a-zA-Zµ]+)?)|(?P<name>[A-Za-z_]\w*)"
+    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:%|/(?:s|min|m|h)(?!\w)|[a-zA-Zµ]+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<op><=|>=|==|!=|<|>|[-+*/()])|(?P<filter>\[[^\]]*\]))"
 )
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -238,7 +238,7 @@ def _number_of_any_unit(text: str, unit: str | None) -> float:
     except ValueError:
         if text.endswith("%"):
             return float(parse_share(text))
-        if text.endswith("/s"):
+        if "/" in text:
             return float(parse_rate(text))
         if text.endswith("B"):
             return float(parse_bytes(text))
