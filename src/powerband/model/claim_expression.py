@@ -118,7 +118,7 @@ def parse_claim(text: str, *, strict: bool = False) -> Claimed:
 def _refuse_certain(comparison: ClaimComparison) -> None:
     match comparison.op, comparison.left, comparison.right:
         case ("<" | "<=", Reference() as share, Number(limit)) | (">" | ">=", Number(limit), Reference() as share):
-            if METRICS[share.metric].unit == "ratio" and limit >= 1 and "%" not in comparison.text:
+            if METRICS[share.metric].of_whole and limit >= 1 and "%" not in comparison.text:
                 raise ValueError(f"`{comparison.text}` holds always, since 1 is all: write {limit:g}%")
 
 

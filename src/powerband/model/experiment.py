@@ -269,7 +269,7 @@ def parse_constraint(text: str) -> dict[str, Any]:
         raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
     metric = metric_named(match[1])
     threshold = parse_quantity(match[3], metric.unit)
-    if metric.unit == "ratio" and match[2] in ("<", "<=") and threshold >= 1 and not match[3].endswith("%"):
+    if metric.of_whole and match[2] in ("<", "<=") and threshold >= 1 and not match[3].endswith("%"):
         raise ValueError(f"{text.strip()!r} holds always, since 1 is all: write {match[1]} {match[2]} {match[3]}%")
     return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
 

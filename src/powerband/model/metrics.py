@@ -21,13 +21,14 @@ class Metric:
     `ns`, `s`, `ratio`, `bytes`, `count`, `cores` or `per_request`. `source`: the part of a trial's evidence that it is
     computed from (`readings/evidence.py`); `search` for the result of a capacity search, `own` for a metric of the
     server's own. `better`: `maximise` if more of it is better, `minimise` if less is; None if that depends, as of the
-    server's own."""
+    server's own. `of_whole`: True for a ratio that is a share of a whole, so that 1 is all of it."""
 
     name: str
     unit: str
     source: str
     help: str
     better: str | None = None
+    of_whole: bool = False
 
     @property
     def needs_load(self) -> bool:
@@ -41,17 +42,17 @@ _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", 
 
 
 # One metric a line: name | unit | better | source | help. `better`: whether more or less of it is better, `-` if that
-# depends. A name with braces stands for several that share one help.
+# depends. `share` is a ratio that is a share of a whole. A name with braces stands for several that share one help.
 _TABLE = """\
 goodput_per_s | per_s | more | load | requests answered correctly per second; of a program without requests the growth
   of its counter; of users who never pause users / mean response time
 capacity_per_s | per_s | more | search | highest Poisson rate at which the SLO holds; an objective only
 achieved_rate_per_s | per_s | more | load | requests ended per second, whatever their outcome
 offered_rate_per_s | per_s | - | load | requests scheduled per second
-error_rate | ratio | less | load | share of requests that did not end ok; includes dropped work and users_unserved
-run_error_rate | ratio | less | load | share of all requests since the start that did not end ok, or had no answer
+error_rate | share | less | load | share of requests that did not end ok; includes dropped work and users_unserved
+run_error_rate | share | less | load | share of all requests since the start that did not end ok, or had no answer
   after the drain
-dropped_rate | ratio | less | load | share of scheduled work that was never sent (in-flight bound)
+dropped_rate | share | less | load | share of scheduled work that was never sent (in-flight bound)
 response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from scheduled send to completion; percentiles
   and max are of all due requests
 response_time_ns_p99_{low,high} | ns | less | load | 95 % interval of p99 within a trial
@@ -59,14 +60,14 @@ service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from actual
 connect_time_ns_p99 | ns | less | load | time to connect
 send_lag_ns_p99 | ns | less | load | from scheduled to actual send: the load generator's delay
 subject_cpu_cores | cores | less | probe | CPU of the server's process tree
-subject_cpu_share | ratio | - | probe | subject_cpu_cores as a share of the CPUs that the server may use (pinning,
+subject_cpu_share | share | - | probe | subject_cpu_cores as a share of the CPUs that the server may use (pinning,
   quota)
 cpu_quota_cores | cores | - | probe | CPUs that the narrowest quota of the server's cgroups allows
-cpu_throttled_share | ratio | - | probe | share of that quota's periods in which it was used up
+cpu_throttled_share | share | - | probe | share of that quota's periods in which it was used up
 subject_cpu_ns_per_request | ns | less | probe | CPU of the server per ended request
-subject_cpu_system_share | ratio | - | probe | kernel share of the server's CPU
-gc_cpu_share | ratio | less | pools | share of the server's CPUs that its garbage collectors used
-thread_cpu_share_max | ratio | - | pools | CPU share of the server's busiest thread
+subject_cpu_system_share | share | - | probe | kernel share of the server's CPU
+gc_cpu_share | share | less | pools | share of the server's CPUs that its garbage collectors used
+thread_cpu_share_max | share | - | pools | CPU share of the server's busiest thread
 rss_bytes_max | bytes | less | probe | largest resident set of the process tree
 pss_bytes_max | bytes | less | probe | largest proportional set size
 threads_max | count | less | probe | most threads at once
@@ -75,7 +76,7 @@ threads_started_per_s | per_s | less | probe | threads created per second
 processes_added | count | less | probe | processes by which the server grew under load, until the end of the window
 context_switches_per_s | per_s | less | probe | context switches per second, exited threads included
 context_switches_per_request | per_request | less | probe | context switches per ended request
-involuntary_switch_share | ratio | - | probe | share of involuntary switches
+involuntary_switch_share | share | - | probe | share of involuntary switches
 run_wait_cores | cores | less | probe | mean threads that were runnable without a CPU
 descriptors_max | count | less | probe | most open descriptors
 memory_growth_bytes_per_s | bytes | less | growing | growth of the resident set (of a JVM: of the heap after
@@ -91,29 +92,29 @@ link_{dropped,missed} | count | - | link | packets that the link's full queue dr
   too slow for
 link_late_ns_p99 | ns | less | link | how late a link in user space let packets go
 engine_cpu_cores | cores | - | load | CPU of all engine processes
-engine_cpu_share_max | ratio | - | load | CPU share of the busiest engine thread
+engine_cpu_share_max | share | - | load | CPU share of the busiest engine thread
 engine_run_wait_cores | cores | - | probe | mean engine threads that were runnable without a CPU
 engine_run_wait_ns_mean | ns | less | probe | mean wait of an engine thread for a CPU
 engine_cpu_ns_per_request | ns | less | load | CPU of the engine per ended request
-host_steal_share | ratio | - | probe | share of CPU time taken by the hypervisor
+host_steal_share | share | - | probe | share of CPU time taken by the hypervisor
 host_foreign_cores | cores | - | probe | CPU used on the trial's CPUs by other programs
-held_up_share_max | ratio | - | machine | largest share of the window that others can have cost
+held_up_share_max | share | - | machine | largest share of the window that others can have cost
 quiet_s | s | - | machine | seconds in which others hardly ran; both rates of a disturbed trial are of these
-quiet_held_up_share_max | ratio | - | machine | largest share of these that others can have cost
+quiet_held_up_share_max | share | - | machine | largest share of these that others can have cost
 window_{goodput,achieved_rate}_per_s | per_s | more | machine | the rates of a disturbed trial over its whole window
 host_awake_cores | cores | - | probe | CPU of the idle-priority loops of `host.awake`; idle in all other figures
-host_busy_share | ratio | - | probe | share of the trial's CPUs in use
-psi_{cpu,memory,io}_share | ratio | - | probe | share of time in which a task of the host waited for it (PSI)
+host_busy_share | share | - | probe | share of the trial's CPUs in use
+psi_{cpu,memory,io}_share | share | - | probe | share of time in which a task of the host waited for it (PSI)
 users_mean | count | - | users | mean users present (closed load)
 users_unserved | count | less | users | users without an ok answer in the whole window though one was due (closed load)
-users_unserved_share | ratio | less | users | users_unserved as a share of the users present
+users_unserved_share | share | less | users | users_unserved as a share of the users present
 in_flight_mean | count | - | users | mean requests in flight
 littles_law_deviation | ratio | - | users | |N - X (R + Z)| / N, the window's edges counted (closed load)
 join_time_ns_{mean,p50,p99,max} | ns | less | users | from a WebSocket user's scheduled start to joined
-join_error_rate | ratio | less | users | share of ended joins that failed, since the start
+join_error_rate | share | less | users | share of ended joins that failed, since the start
 joined_users | count | more | users | mean users that hold a WebSocket
 drops | count | less | users | connections lost by joined users, since the start
-drop_rate | ratio | less | users | drops as a share of completed joins
+drop_rate | share | less | users | drops as a share of completed joins
 rejoins | count | - | users | joins of users who had joined before (load.websocket.rejoin_after)
 delivery_time_ns_{mean,p50,p99,max} | ns | less | users | from the writing of a message to its arrival at a subscriber
 delivered_share | ratio | more | users | deliveries over stamped messages x joined users (load.websocket.stamp_after)
@@ -137,19 +138,19 @@ visible_delay_ns_{p50,p90,max} | ns | less | acknowledged | from an acknowledgem
 missing_at_acknowledgement_{mean,max} | count | less | acknowledged | what the first read after an acknowledgement
   missed
 burst_goodput_per_s | per_s | more | burst | goodput of the first moments (measure.burst)
-burst_error_rate | ratio | less | burst | error rate of the first moments
+burst_error_rate | share | less | burst | error rate of the first moments
 burst_accept_overflows | count | less | burst | connections refused by a full accept queue in the first moments
 burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | burst | response time in the first moments
 jvm_heap_used_bytes_{max,mean} | bytes | less | jvm | heap in use, as the JVM last reported (some do after collections
   only)
 jvm_heap_committed_bytes_{max,before} | bytes | less | jvm | heap taken from the system: most, when the load began
-jvm_gc_share | ratio | less | jvm | share of the window that collections took; of several JVMs the largest
+jvm_gc_share | share | less | jvm | share of the window that collections took; of several JVMs the largest
 jvm_gc_per_s | per_s | - | jvm | collections per second
 jvm_compile_share | ratio | - | jvm | time of JVM compilers per second; two at once count twice
-jvm_safepoint_share | ratio | - | jvm | share of the window with all Java threads stopped; of several JVMs the largest
+jvm_safepoint_share | share | - | jvm | share of the window with all Java threads stopped; of several JVMs the largest
 jvm_threads_live_max | count | less | jvm | most live Java threads
 jvm_threads_started_per_s | per_s | less | jvm | Java threads started per second
-dotnet_gc_share | ratio | less | dotnet | share of the window in which collections stopped all .NET threads; of several
+dotnet_gc_share | share | less | dotnet | share of the window in which collections stopped all .NET threads; of several
   processes the largest
 dotnet_gc{,_gen2}_per_s | per_s | - | dotnet | collections per second, those of generation 2
 dotnet_heap_bytes_max | bytes | less | dotnet | most heap in use, with what is not collected yet
@@ -266,6 +267,7 @@ def _each(text: str) -> list[str]:
     return ["".join(map(add, parts[::2], (*choice, ""))) for choice in choices] or [text]
 
 
+_UNIT = {"share": "ratio"}
 _BETTER = {"more": "maximise", "less": "minimise", "-": None}
 
 
@@ -273,7 +275,7 @@ def _metrics() -> Iterator[Metric]:
     for row in _TABLE.replace("\n  ", " ").splitlines():
         names, unit, better, source, meaning = row.split(" | ", 4)
         for name in _each(names):
-            yield Metric(name, unit, source, meaning, _BETTER[better])
+            yield Metric(name, _UNIT.get(unit, unit), source, meaning, _BETTER[better], unit == "share")
 
 
 _WORDS: dict[str, str] = dict(
