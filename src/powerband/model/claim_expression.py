@@ -86,6 +86,8 @@ def unit_of(term: Term) -> str | None:
     match term:
         case Reference(metric, _):
             return METRICS[metric].unit
+        case Arithmetic("/", left, Number(1e9)) if unit_of(left) == "ns":
+            return "s"
         case Arithmetic(op, left, right):
             first, second = unit_of(left), unit_of(right)
             if op in "+-" or second is None or (first is None and op == "*"):
@@ -96,8 +98,8 @@ def unit_of(term: Term) -> str | None:
 
 def parse_claim(text: str, *, strict: bool = False) -> Claimed:
     """Parses a claim. Raises ValueError for text outside the grammar, with the column within it, and for unknown
-    metrics; if `strict`, also for wrong and missing units, which claims of older runs have, and for a share that is to
-    be less than a number from 1 on, which is meant in percent."""
+    metrics; if `strict`, also for wrong, missing and two different units, which claims of older runs have, and for a
+    share that is to be less than a number from 1 on, which is meant in percent."""
     parser = _ClaimParser(text)
     parser.number_of = _number if strict else _number_of_any_unit
     comparisons = [parser.comparison()]
@@ -107,6 +109,7 @@ def parse_claim(text: str, *, strict: bool = False) -> Claimed:
     claimed = Claimed(tuple(comparisons))
     for each in comparisons if strict else ():
         _refuse_certain(each)
+        _refuse_two_units(each)
     if not claimed.references:
         raise ValueError("this compares numbers only; name a metric, for example error_rate[threads=8] == 0")
     named = {tuple(name for name, _ in reference.levels) for reference in claimed.references}
@@ -120,6 +123,25 @@ def _refuse_certain(comparison: ClaimComparison) -> None:
         case ("<" | "<=", Reference() as share, Number(limit)) | (">" | ">=", Number(limit), Reference() as share):
             if METRICS[share.metric].of_whole and limit >= 1 and "%" not in comparison.text:
                 raise ValueError(f"`{comparison.text}` holds always, since 1 is all: write {limit:g}%")
+
+
+def _refuse_two_units(comparison: ClaimComparison) -> None:
+    """Raises ValueError where seconds meet nanoseconds: the value of a metric is taken as it is."""
+    if _are_s_and_ns(comparison.left, comparison.right) or _mixes(comparison.left) or _mixes(comparison.right):
+        raise ValueError(
+            f"`{comparison.text}` compares s with ns: write what is in ns / 1000000000, for example "
+            "finish_s < mean / 1000000000"
+        )
+
+
+def _mixes(term: Term) -> bool:
+    return isinstance(term, Arithmetic) and (
+        (term.op != "*" and _are_s_and_ns(term.left, term.right)) or _mixes(term.left) or _mixes(term.right)
+    )
+
+
+def _are_s_and_ns(left: Term, right: Term) -> bool:
+    return {unit_of(left), unit_of(right)} == {"s", "ns"}
 
 
 def check_levels(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> None:
@@ -196,7 +218,7 @@ class _ClaimParser(Parser[Reference]):
         return ClaimComparison(op, *sides, text)
 
     def number(self, token: str) -> Number:
-        return _Written(0.0, token)
+        return _Written(float(token) if token[-1].isdigit() else 0.0, token)
 
     def leaf(self, name: str) -> Reference:
         levels = _levels(self.next()) if self.peek().startswith("[") else ()

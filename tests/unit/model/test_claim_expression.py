@@ -32,6 +32,12 @@ def test_the_tree_of_a_claim() -> None:
         ("p99[core=30] - p99[core=20] > 0", {"20": 1e6, "30": 2e6}, True),
         ("p99[core=30] / p99[core=20] > 150%", {"20": 1e6, "30": 2e6}, True),
         ("memory[core=20] / users_mean[core=20] < 1MiB", {"20": 4.0}, True),
+        ("doubled_users_gain[core=20] < 1.1 and app_busy_ratio[core=30] < 2", {"20": 1.9, "30": 1.0}, False),
+        ("goodput[core=20] > 60/min", {"20": 2.0}, True),
+        ("goodput[core=20] > 3600/h and goodput[core=20] < 2/s", {"20": 2.0}, False),
+        ("10/slots[core=20] > 4", {"20": 2.0}, True),
+        ("app_wait_s[core=20] > 0.5 * mean[core=30] / 1000000000", {"20": 0.02, "30": 3e7}, True),
+        ("p99[core=30] / 1000000000 - app_wait_s[core=20] < 5ms", {"20": 0.02, "30": 3e7}, False),
     ],
 )
 def test_the_sides_of_a_claim(text: str, values: dict[str, float], truth: bool) -> None:
@@ -40,7 +46,7 @@ def test_the_sides_of_a_claim(text: str, values: dict[str, float], truth: bool) 
 
     found = [
         OPERATORS[part.op](value(part.left, value_of), value(part.right, value_of))
-        for part in parse_claim(text).comparisons
+        for part in parse_claim(text, strict=True).comparisons
     ]
     assert all(found) is truth
 
@@ -68,6 +74,11 @@ def test_each_comparison_keeps_its_words() -> None:
         ("1 < 2", "compares numbers only"),
         ("errors < 1", "`errors < 1` holds always, since 1 is all: write 1%"),
         ("p99 < 5ms and 5 >= errors", "`5 >= errors` holds always, since 1 is all: write 5%"),
+        ("app_wait_s > 0.5 * mean", "0.5 . mean` compares s with ns: write what is in ns / 1000000000"),
+        ("p99 < 5ms and p99 < ready_s", "`p99 < ready_s` compares s with ns"),
+        ("p99 - app_wait_s < 5ms", "`p99 - app_wait_s < 5ms` compares s with ns"),
+        ("2 * (finish_s + mean) < 5s", "compares s with ns"),
+        ("finish_s / mean > 50%", "compares s with ns"),
         ("p99[threads] < 5", "must name parameters and values"),
         ("p99[a=1,a=2] < 5", "names a parameter twice"),
         ("p99[a=1] < p99", "must name the same parameters"),
