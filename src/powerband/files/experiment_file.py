@@ -211,7 +211,12 @@ def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
     profiles = root.children.get("profiles", Node({})).children
     if profile not in profiles:
         raise UsageError(f"{file} has no profile {profile}; {did_you_mean(profile, profiles)}")
-    return _laid_over(root, profiles[profile]).with_children({"profile": root.child("profile", profile)})
+    chosen = profiles[profile]
+    if chosen.value is None:  # all its lines are commented out
+        chosen = Node({})
+    if not isinstance(chosen.value, dict):
+        raise ExperimentError.of([chosen.problem("a profile is a mapping of keys")])
+    return _laid_over(root, chosen).with_children({"profile": root.child("profile", profile)})
 
 
 def _laid_over(base: Node, over: Node) -> Node:
