@@ -46,6 +46,7 @@ _Check = Callable[[Experiment, Node], Iterable[FileProblem]]
 _OWN = ("load.", "host.")  # such factors change keys of the file, not what the server gets
 _SHORT = {"subject": "use", "objective": "metric", "cluster": "address"}  # the key that a mere text stands for
 _DIRECTIONS = ("maximise", "minimise")
+_TIMES = ("think", "pace")  # keys of the load, of which `{uniform: [1s, 2s]}` is one value
 
 
 def load_experiment(
@@ -220,15 +221,19 @@ def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
 
 
 def _laid_over(base: Node, over: Node) -> Node:
-    """Returns `over` merged into `base`. What is given below a short form leaves what that says; an objective that
-    `over` names takes the place of the other."""
+    """Returns `over` merged into `base`. What is given below a short form leaves what that says; an objective or a time
+    that `over` names takes the place of the other."""
     below = {key: over.children[key].children for key in _SHORT if key in base.children and key in over.children}
     full: dict[str, Node | None] = {key: _expanded(base.children[key], _SHORT[key]) for key in below if below[key]}
     named = below.get("objective", {}).keys() & {"metric", *_DIRECTIONS}
     if named and (objective := full["objective"]) is not None:
         gone = ("metric", *_DIRECTIONS, *(("direction",) if named != {"metric"} else ()))
         full["objective"] = objective.with_children(dict.fromkeys(gone))
-    return merge(base.with_children(full), over)
+    base = base.with_children(full)
+    for key in _TIMES:
+        if over.at("load", key).children:
+            base = _changed(base, ("load", key), lambda node: replace(node, value=None))
+    return merge(base, over)
 
 
 def _expanded(node: Node, key: str) -> Node:

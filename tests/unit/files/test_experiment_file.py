@@ -8,7 +8,7 @@ import pytest
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.files.experiment_file import load_experiment, load_subject, parse_experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Experiment, parse_constraint
 from powerband.model.load import Constant, Exponential, Uniform
 from powerband.model.plan import Setting
 from powerband.model.subjects import render_command
@@ -628,6 +628,27 @@ def test_an_objective_laid_over_another_takes_its_place(written: str, key: str, 
         changes["objective.direction"] = "maximise"
     made = parse_experiment(with_lines(f"objective: {written}"), "x.yaml", None, changes).objective
     assert (made.metric, made.direction) == ("goodput_per_s", "maximise")
+
+
+@pytest.mark.parametrize("text", ["doubled_users_gain < 1.1", "app_busy_ratio < 2", "jvm_compile_share <= 1"])
+def test_a_ratio_that_is_no_share_of_a_whole_may_be_held_below_any_number(text: str) -> None:
+    assert parse_constraint(text)["threshold"] >= 1
+
+
+def test_a_time_laid_over_another_takes_its_place() -> None:
+    text = with_lines(
+        "load: {users: 5, think: {uniform: [1s, 2s]}}",
+        "profiles: {poisson: {load: {think: {exponential: 3s}}}}",
+        without="load",
+    )
+    assert parse(text, "poisson").load.think == Exponential(mean=3 * 10**9)
+    assert parse(text, "poisson", load__think__constant="4s").load.think == Constant(ns=4 * 10**9)
+
+
+def test_an_empty_profile_changes_nothing() -> None:
+    text = with_lines("profiles:", "  full:", "  smoke: {load: {users: 1}}", "  wrong: smoke")
+    assert parse(text, "full") == parse(text).model_copy(update={"profile": "full"})
+    assert errors_of(text, "wrong") == ["profiles.wrong in x.yaml:8:10: a profile is a mapping of keys"]
 
 
 def test_an_error_in_a_profile_stands_there() -> None:
