@@ -208,6 +208,31 @@ def test_a_stopped_run_goes_on_with_other_nodes(tmp_path: Path, nodes: list[Fake
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("by_hand", ["", "raise SystemExit('an older server')"], ids=["none", "an older one"])
+def test_a_resumed_run_builds_in_each_new_copy_of_the_sources(
+    tmp_path: Path, nodes: list[FakeNode], stop: StopRequest, by_hand: str
+) -> None:
+    """The copy that the first session built in was removed at its end. The user's own folder may hold a server."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    (folder / "source.py").write_text(SERVER)
+    if by_hand:
+        (folder / "server.py").write_text(by_hand)
+    command = ["python3", "server.py", "{port}", "{threads}"]
+    own = {"name": "own", "build": ["cp", "source.py", "server.py"], "command": command, "cwd": str(folder)}
+    few = {"factors": {"threads": [1, 2]}, "measure": {"warmup": "100ms", "repeats": 3}}
+    made = short(subject=own, **few, cluster={"files": [str(folder)]})
+    run = run_of(tmp_path, made)
+    go(made, run, nodes[:1], stop, Watching(3, stop.request))
+    assert 2 < len(list(run.records())) < 6
+    again = StopRequest()
+    analysis = go(made, run, nodes[1:2], again)
+    again.close()
+    check_whole(made, run, analysis)
+    assert {trial.status for trial in analysis.trials if trial.node == "b"} == {"measured"}
+
+
+@pytest.mark.long
 def test_a_node_of_another_cluster_that_has_an_old_one_s_name_is_told_apart(
     tmp_path: Path, nodes: list[FakeNode], stop: StopRequest
 ) -> None:

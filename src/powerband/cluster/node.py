@@ -3,8 +3,8 @@
 Orders come as JSON lines on stdin, answers go out as JSON lines on stdout. The end of stdin means that the actor is
 gone: then everything ends, at most `END_S` later.
 
-  {"do": "open", "experiment": YAML, "work": folder, "moved": [[there, here], ...], "again": false,
-   "address": of this node, "generators": [the fields of a `Generator`, ...]}                       -> ready | failed
+  {"do": "open", "experiment": YAML, "work": folder, "moved": [[there, here], ...], "address": of this node,
+   "generators": [the fields of a `Generator`, ...]}                                                -> ready | failed
   {"do": "trial", "spec": ..., "host": ..., "node": name}                                  -> phase*, ended | failed
   {"do": "stop"}  ends the trial as Ctrl-C would
 """
@@ -116,7 +116,7 @@ def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Ca
         experiment = _placed(moved(order["experiment"], order["moved"]), work)
         generators = [Generator(**each) for each in order["generators"]]
         engines = FarEngines(generators, order["address"]) if generators else None
-        job = Job(experiment, run, observer, stop, is_steady, bool(order["again"]))
+        job = Job(experiment, run, observer, stop, is_steady)  # built again on resume, too: its folder may be new
         with prepared(job) as services:
             say("ready")
             ended_s = None

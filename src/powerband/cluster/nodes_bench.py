@@ -194,7 +194,6 @@ class ClusterBench:
             "experiment": resolved_yaml(experiment),
             "moved": [[str(library), LIBRARY]],
             "copied": [str(path) for path in own],
-            "again": self._job.again,
         }
 
     def _wait_open(self, node: _Place) -> None:

@@ -39,7 +39,7 @@ class BenchObserver(TrialObserver, Protocol):
 class Job:
     """The run that a bench is opened for. `experiment`: what is measured; `run`: its directory; `observer`: gets notes
     and phases; `stop`: a request to end the run; `steady`: decides when a warm-up has lasted long enough; `again`: the
-    run is resumed, so its subject was built before."""
+    run is resumed, so its subject was built before on this machine."""
 
     experiment: Experiment
     run: RunDir
