@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import random
+import stat
 import tarfile
 from pathlib import Path
 
@@ -18,13 +20,26 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(autouse=True)
+def an_early_311(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes this Python's archives those of 3.11.0 to 3.11.3, such as Debian 12's, which know no filter."""
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    monkeypatch.delattr(tarfile.TarFile, "extract")
+
+
 def test_what_is_packed_comes_out_the_same(tmp_path: Path) -> None:
     (tmp_path / "from" / "deep" / "empty").mkdir(parents=True)
     (tmp_path / "from" / "record.json").write_bytes(b"{}")
     (tmp_path / "from" / "deep" / "events.jsonl").write_bytes(bytes(range(256)) * 100)
+    (tmp_path / "from" / "same.json").hardlink_to(tmp_path / "from" / "record.json")
+    (tmp_path / "from" / "run.sh").write_bytes(b"#!/bin/sh\n")
+    (tmp_path / "from" / "run.sh").chmod(0o4555)
+    os.utime(tmp_path / "from" / "run.sh", (1e9, 1e9))
     unpack(pack(tmp_path / "from"), tmp_path / "to")
     assert content(tmp_path / "to") == content(tmp_path / "from")
     assert (tmp_path / "to" / "deep" / "empty").is_dir()
+    script = (tmp_path / "to" / "run.sh").stat()
+    assert (stat.S_IMODE(script.st_mode), script.st_mtime, script.st_uid) == (0o755, 1e9, os.getuid())
 
 
 def test_sources_go_without_what_is_made_from_them_and_links_out_of_them_are_left_out(tmp_path: Path) -> None:
@@ -81,13 +96,34 @@ def test_what_expands_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest
         unpack(parcel, tmp_path / "to")
 
 
-def test_nothing_is_written_outside(tmp_path: Path) -> None:
+OUTSIDE = {
+    "above": [("../out", tarfile.REGTYPE, "")],
+    "absolute": [("{}/out", tarfile.REGTYPE, "")],
+    "through a link": [("here", tarfile.SYMTYPE, "."), ("up", tarfile.SYMTYPE, "here/.."), ("up/out", b"0", "")],
+    "through an inner link": [("here", tarfile.SYMTYPE, "."), ("here/in", tarfile.REGTYPE, "")],
+    "into a link": [("file", tarfile.SYMTYPE, "gone"), ("file", tarfile.REGTYPE, "")],
+    "a link": [("link", tarfile.SYMTYPE, "../secret")],
+    "an absolute link": [("link", tarfile.SYMTYPE, "{}/secret")],
+    "a hard link": [("link", tarfile.LNKTYPE, "../secret")],
+    "a device": [("null", tarfile.CHRTYPE, "")],
+    "a pipe": [("pipe", tarfile.FIFOTYPE, "")],
+}
+
+
+@pytest.mark.parametrize("members", OUTSIDE.values(), ids=OUTSIDE)
+def test_nothing_is_written_outside(tmp_path: Path, members: list[tuple[str, bytes, str]]) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        archive.addfile(tarfile.TarInfo("../out"), io.BytesIO())
-    with pytest.raises(MeasurementError):
+        for name, kind, link in members:
+            entry = tarfile.TarInfo(name.format(tmp_path / "in"))
+            entry.type, entry.linkname = kind, link.format(tmp_path / "in")
+            archive.addfile(entry, io.BytesIO())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "secret").touch()
+    with pytest.raises(MeasurementError, match="arrived damaged"):
         unpack(out.getvalue(), tmp_path / "in" / "to")
-    assert not (tmp_path / "in" / "out").exists()
+    assert sorted(path.name for path in (tmp_path / "in").iterdir()) == ["secret", "to"]
+    assert not [path for path in (tmp_path / "in" / "to").rglob("*") if path.name != "here" and path.exists()]
 
 
 @pytest.mark.parametrize("damage", [lambda parcel: parcel[: len(parcel) // 2], lambda parcel: b"no archive"])
