@@ -272,10 +272,11 @@ def test_what_cannot_start_on_a_node_ends_the_run_with_its_name(
 def test_the_folder_of_a_subject_is_copied_to_each_node_named_and_removed(
     tmp_path: Path, nodes: list[FakeNode], stop: StopRequest
 ) -> None:
+    """Without a build nothing makes anew what such folders hold."""
     folder = tmp_path / "server"
-    folder.mkdir()
-    (folder / "server.py").write_text(SERVER)
-    own = {"name": "own", "command": ["python3", "server.py", "{port}", "{threads}"], "cwd": str(folder)}
+    (folder / "node_modules").mkdir(parents=True)
+    (folder / "node_modules" / "server.py").write_text(SERVER)
+    own = {"name": "own", "command": ["python3", "node_modules/server.py", "{port}", "{threads}"], "cwd": str(folder)}
     made = short(subject=own, factors={"threads": [1, 2]}, cluster={"files": [str(folder)]})
     run = run_of(tmp_path, made)
     watching = Watching()

@@ -26,7 +26,7 @@ from powerband.cluster.joining import Remote
 from powerband.cluster.kept_facts import KeptFacts
 from powerband.cluster.node import KINDS, LIBRARY, LOST
 from powerband.cluster.nodes_now import NodesNow
-from powerband.cluster.parcels import pack, size_text, unpack
+from powerband.cluster.parcels import MADE_BY_BUILDS, NEVER_NEEDED, pack, size_text, unpack
 from powerband.files.library import library_root
 from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
@@ -187,9 +187,11 @@ class ClusterBench:
         folder = experiment.subject.folder
         folders = [*asked, *([Path(folder)] if folder else [])]
         own = [path for path in dict.fromkeys(folders) if not path.resolve().is_relative_to(library)]
-        self._parcels = [pack(path, sources=True) for path in own]
+        without = NEVER_NEEDED | (MADE_BY_BUILDS if experiment.subject.build is not None else frozenset())
+        self._parcels = [pack(path, without) for path in own]
         for path in own:
-            self._job.observer.note(f"copied to each node, and removed there at the end: {path} ({size_text(path)})")
+            size = size_text(path, without)
+            self._job.observer.note(f"copied to each node, and removed there at the end: {path} ({size})")
         self._order = {
             "experiment": resolved_yaml(experiment),
             "moved": [[str(library), LIBRARY]],

@@ -12,7 +12,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -25,16 +25,18 @@ take some MB."""
 UNPACKED_MOST = 4 * 2**30
 _READ_BYTES = 1 << 18  # arbitrary
 _LEVEL = 1  # JSON lines shrink to a tenth; more effort costs a node CPU between its trials
-_LEFT_OUT = {".git", "__pycache__", "node_modules", "target", "obj", ".venv"}  # not sources: made anew if needed
+NEVER_NEEDED = frozenset({".git", "__pycache__"})
+MADE_BY_BUILDS = frozenset({"node_modules", "target", "obj", ".venv"})
+"""What a build makes from its sources, and may be large. Without a build, a server may need it."""
 
 
-def pack(folder: Path, *, sources: bool = False) -> bytes:
-    """Packs a folder, without links that lead out of it. `sources`: also without the folders of what is made from
-    sources. Raises MeasurementError if it is too large."""
+def pack(folder: Path, without: Collection[str] = ()) -> bytes:
+    """Packs a folder, without links that lead out of it and without folders of these names. Raises MeasurementError if
+    it is too large."""
     out = io.BytesIO()
     size = 0
     with tarfile.open(fileobj=out, mode="w:gz", compresslevel=_LEVEL) as archive:
-        for path in _files(folder, _LEFT_OUT if sources else ()):
+        for path in _files(folder, without)[0]:
             size += path.lstat().st_size
             archive.add(path, str(path.relative_to(folder)), recursive=False, filter=partial(_movable, path))
             if size > UNPACKED_MOST or out.tell() > PACKED_MOST:
@@ -94,27 +96,33 @@ def _within(name: str, folder: Path) -> Path:
     return path
 
 
-def size_text(folder: Path) -> str:
-    """The size of a folder of sources in words: `12 files, 3.4 MB`."""
-    sizes = [path.stat().st_size for path in _files(folder, _LEFT_OUT) if path.is_file()]
-    return f"{plural(len(sizes), 'file')}, {sum(sizes) / 1e6:.1f} MB"
+def size_text(folder: Path, without: Collection[str] = ()) -> str:
+    """The size of what `pack` packs in words, and what it leaves out that a server may need: `12 files, 3.4 MB, without
+    node_modules`."""
+    found, left_out = _files(folder, without)
+    sizes = [path.stat().st_size for path in found if path.is_file()]
+    rest = f", without {', '.join(sorted(left_out))}" if left_out else ""
+    return f"{plural(len(sizes), 'file')}, {sum(sizes) / 1e6:.1f} MB{rest}"
 
 
-def _files(folder: Path, left_out: Iterable[str]) -> list[Path]:
-    """The folders and files in a folder, each folder before its content. Raises UsageError if there is no such
-    folder."""
+def _files(folder: Path, without: Collection[str] = ()) -> tuple[list[Path], set[str]]:
+    """The folders and files in a folder, each folder before its content, and what is left out that may be needed, in
+    words. Raises UsageError if there is no such folder."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder, so it cannot be copied to the nodes")
-    found = []
+    found, left_out = list[Path](), set[str]()
     inside = folder.resolve()
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in left_out)
+        left_out |= set(without) & set(folders) - NEVER_NEEDED
+        folders[:] = sorted(name for name in folders if name not in without)
         here = Path(root)
         for path in (here / name for name in sorted([*folders, *names])):
             usable = path.is_dir() or path.is_file()  # no sockets, no pipes, no links to nowhere
-            if usable and (not path.is_symlink() or path.resolve().is_relative_to(inside)):
+            if usable and path.is_symlink() and not path.resolve().is_relative_to(inside):
+                left_out.add("links that lead out of it")
+            elif usable:
                 found.append(path)
-    return found
+    return found, left_out
 
 
 def _movable(path: Path, entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -125,6 +133,6 @@ def _movable(path: Path, entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _largest(folder: Path) -> str:
-    sizes = {path: path.stat().st_size for path in _files(folder, ()) if path.is_file()}
+    sizes = {path: path.stat().st_size for path in _files(folder)[0] if path.is_file()}
     largest = max(sizes, key=lambda path: sizes[path])
     return f"the largest file is {largest.relative_to(folder)} with {sizes[largest] / 1e6:.0f} MB"

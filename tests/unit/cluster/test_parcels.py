@@ -13,7 +13,7 @@ import pytest
 
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.cluster import parcels
-from powerband.cluster.parcels import pack, size_text, unpack
+from powerband.cluster.parcels import MADE_BY_BUILDS, NEVER_NEEDED, pack, size_text, unpack
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -42,18 +42,30 @@ def test_what_is_packed_comes_out_the_same(tmp_path: Path) -> None:
     assert (stat.S_IMODE(script.st_mode), script.st_mtime, script.st_uid) == (0o755, 1e9, os.getuid())
 
 
-def test_sources_go_without_what_is_made_from_them_and_links_out_of_them_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("without", "goes", "said"),
+    [
+        (NEVER_NEEDED, ["inside", "lib/node_modules/file", "src/file", "target/file"], "4 files, 0.0 MB, "),
+        (NEVER_NEEDED | MADE_BY_BUILDS, ["inside", "src/file"], "2 files, 0.0 MB, without links that lead out of it, "),
+    ],
+    ids=["as it is", "to be built"],
+)
+def test_what_a_build_makes_anew_and_links_out_of_a_folder_are_left_out_and_named(
+    tmp_path: Path, without: frozenset[str], goes: list[str], said: str
+) -> None:
     folder = tmp_path / "mine"
-    for name in ("src", "target", "node_modules", ".git"):
+    for name in ("src", "target", "lib/node_modules", ".git"):
         (folder / name).mkdir(parents=True)
         (folder / name / "file").write_text(name)
     (folder / "inside").symlink_to("src/file")
     (tmp_path / "secret").write_text("secret")
     (folder / "outside").symlink_to(tmp_path / "secret")
     (folder / "nowhere").symlink_to("gone")
-    unpack(pack(folder, sources=True), tmp_path / "to")
-    assert sorted(content(tmp_path / "to")) == ["inside", "src/file"]
-    assert size_text(folder).startswith("2 files")
+    unpack(pack(folder, without), tmp_path / "to")
+    assert sorted(content(tmp_path / "to")) == goes
+    assert size_text(folder, without).startswith(said)
+    assert size_text(folder, without).endswith("node_modules, target") is (len(goes) == 2)
+    assert size_text(folder / "src") == "1 file, 0.0 MB"
 
 
 def test_links_by_absolute_paths_lead_to_the_same_place_in_the_copy(tmp_path: Path) -> None:
