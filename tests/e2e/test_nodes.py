@@ -16,7 +16,8 @@ import pytest
 from fakes.nodes import FakeNode, Watching, fake_nodes, joining
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.procfs import all_processes
-from powerband.cluster import nodes_bench
+from powerband.cluster import actor, nodes_bench
+from powerband.cluster.actor import environment
 from powerband.cluster.nodes_bench import cluster_bench
 from powerband.cluster.parcels import unpack
 from powerband.files.experiment_file import experiment_of
@@ -287,13 +288,41 @@ def test_the_folder_of_a_subject_is_copied_to_each_node_named_and_removed(
     assert len(where) == 2 and not any(path == folder or path.exists() for path in where)
 
 
+@pytest.mark.parametrize("there", ["of ray start", None])
+def test_variables_are_taken_from_the_environment_that_powerband_is_started_in(
+    tmp_path: Path, nodes: list[FakeNode], stop: StopRequest, monkeypatch: pytest.MonkeyPatch, there: str | None
+) -> None:
+    """Ray's own may hold older values, or none: those that the server or a header names are sent to each node."""
+    older = {} if there is None else dict.fromkeys(("NODES_MODE", "NODES_TOKEN", "NODES_UNSET"), there)
+    raylet = environment() | older
+    monkeypatch.setattr(actor, "environment", lambda: raylet)
+    monkeypatch.setenv("NODES_MODE", "of powerband")
+    monkeypatch.setenv("NODES_TOKEN", "secret")
+    (tmp_path / "server.py").write_text(SERVER.replace("os.getcwd()", "os.environ['NODES_MODE']"))
+    command = ["python3", "server.py", "{port}", "{threads}"]
+    own: dict[str, Any] = {"name": "own", "command": command, "cwd": str(tmp_path), "env": {"NODES_MODE": None}}
+    step = {"path": "/", "headers": {"Authorization": "Bearer {env:NODES_TOKEN}"}}
+    load = {"users": 4, "duration": "300ms", "scenario": [step]}
+    few = {"factors": {"threads": [1, 2]}, "measure": {"warmup": "100ms", "repeats": 1}, "load": load}
+    made = short(subject=own, **few)
+    run = run_of(tmp_path, made)
+    analysis = go(made, run, nodes[:1], stop)
+    assert {trial.status for trial in analysis.trials} == {"measured"}
+    assert {(run.trial(trial.number).path / "subject.log").read_text() for trial in analysis.trials} == {
+        "of powerband\n"
+    }
+    unset = short(subject=own | {"env": {"NODES_UNSET": None}}, **few)
+    with pytest.raises(SubjectError, match="a: NODES_UNSET is not set"):
+        go(unset, run_of(tmp_path / "unset", unset), nodes[:1], stop)
+
+
 SERVER = """
 import http.server, os, sys
 print(os.getcwd(), flush=True)
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
-        self.send_response(200)
+        self.send_response(200 if self.headers.get("Authorization") in (None, "Bearer secret") else 401)
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"ok")

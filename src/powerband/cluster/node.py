@@ -4,7 +4,7 @@ Orders come as JSON lines on stdin, answers go out as JSON lines on stdout. The 
 gone: then everything ends, at most `END_S` later.
 
   {"do": "open", "experiment": YAML, "work": folder, "moved": [[there, here], ...], "address": of this node,
-   "generators": [the fields of a `Generator`, ...]}                                                -> ready | failed
+   "variables": {name: value | null, ...}, "generators": [the fields of a `Generator`, ...]}        -> ready | failed
   {"do": "trial", "spec": ..., "host": ..., "node": name}                                  -> phase*, ended | failed
   {"do": "stop"}  ends the trial as Ctrl-C would
 """
@@ -114,6 +114,7 @@ def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Ca
     try:
         check_priority()
         experiment = _placed(moved(order["experiment"], order["moved"]), work)
+        _set(order["variables"])
         generators = [Generator(**each) for each in order["generators"]]
         engines = FarEngines(generators, order["address"]) if generators else None
         job = Job(experiment, run, observer, stop, is_steady)  # built again on resume, too: its folder may be new
@@ -147,6 +148,14 @@ def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Ca
         say("failed", kind=_kind(error), message=str(error), build_log=told)
     except OSError as error:
         say("failed", kind="MeasurementError", message=f"{error.filename or work}: {error.strerror or error}")
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    """Takes over variables of the environment that powerband was started in, for that of `ray start` may be older."""
+    for name, value in variables.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 def _placed(experiment: Experiment, work: Path) -> Experiment:

@@ -33,6 +33,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
 from powerband.store import TrialDir, TrialRecord, writing
 from powerband.trials.bench import Bench, Job, record_lost
+from powerband.trials.opening import variables_taken
 
 LOOK_S = 0.5
 BACK_S = 10.0
@@ -196,6 +197,7 @@ class ClusterBench:
             "experiment": resolved_yaml(experiment),
             "moved": [[str(library), LIBRARY]],
             "copied": [str(path) for path in own],
+            "variables": variables_taken(experiment),
         }
 
     def _wait_open(self, node: _Place) -> None:

@@ -41,6 +41,11 @@ def placeholders(templates: Iterable[str]) -> set[str]:
     return {match[1] for text in templates for match in _TEMPLATE.finditer(text) if match[1]}
 
 
+def variables_named(headers: Iterable[tuple[str, str | None]]) -> set[str]:
+    """The variables of the environment that headers take values from."""
+    return {name for _, text in headers for name in _FROM_ENVIRONMENT.findall(text or "")}
+
+
 def headers_sent(headers: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The headers with `{env:NAME}` replaced by that variable, so that no file and no command line holds a secret.
     Raises UsageError if the variable is not set, or has a value that a header cannot have."""

@@ -21,7 +21,7 @@ from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import REVISION, Setting, Stage
 from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
-from powerband.model.templates import headers_sent, placeholders
+from powerband.model.templates import headers_sent, placeholders, variables_named
 from powerband.processes import dotnet
 from powerband.processes.cgroups import check_limits, quota_of
 from powerband.processes.engine_fleet import find_engine
@@ -52,6 +52,13 @@ _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime 
 _BY_ROOT = {"sudo", "doas", "pkexec"}
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
+
+
+def variables_taken(experiment: Experiment) -> dict[str, str | None]:
+    """The variables that the server and headers take from powerband's own environment, as they are there; None: not
+    set."""
+    inherited = {name for name, text in experiment.subject.env.items() if text is None}
+    return {name: os.environ.get(name) for name in inherited | variables_named(pairs_of(experiment, "headers"))}
 
 
 def check_environment(experiment: Experiment) -> None:
