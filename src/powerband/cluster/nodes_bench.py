@@ -69,6 +69,11 @@ class _Place(ClusterNode):
         now_s = time.monotonic()
         return next((each.name for each in self.with_generators if now_s - each.answered_s > SILENT_S), "")
 
+    @property
+    def gets_ready(self) -> bool:
+        """True if the node is getting ready again after it was lost, or just did, and is still heard of."""
+        return self.opening is not None and (self.opening.done() or not self.silent)
+
     def now(self) -> dict[str, Any]:
         """The node's state for `NodesNow.write`."""
         load = {"load_from": [each.name for each in self.generators]} if self.generators else {}
@@ -99,10 +104,13 @@ class ClusterBench:
 
     @property
     def places(self) -> Sequence[str]:
-        """The nodes that can run trials. If there is none, waits up to `BACK_S` for one that may come back."""
+        """The nodes that can run trials. If there is none, waits up to `BACK_S` for one that may come back, and as long
+        as one gets ready, since a build may take any time."""
         deadline = time.monotonic() + BACK_S
-        while not (places := self._there) and time.monotonic() < deadline and not self._job.stop.requested:
+        while not (places := self._there) and not self._job.stop.requested:
             if all(node.out for node in self._nodes.values()):
+                break
+            if time.monotonic() >= deadline and not any(node.gets_ready for node in self._nodes.values()):
                 break
             self._welcome_back()
             time.sleep(LOOK_S / 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,6 +13,7 @@ import pytest
 
 from fakes.nodes import Watching
 from fakes.trials import experiment
+from powerband.cluster import nodes_bench
 from powerband.cluster.joining import Remote
 from powerband.cluster.node import LOST
 from powerband.cluster.nodes_bench import ClusterBench, _Place
@@ -101,3 +103,30 @@ def test_a_lost_node_that_gets_ready_again_takes_part_again(job: Job, watching: 
     for _ in range(4):
         bench._welcome_back()
     assert list(bench.places) == ["b"] and watching.notes == ["b is back"] and calls == ["open"] * 2
+
+
+@pytest.mark.parametrize(
+    ("what", "left"), [("it builds", ["b"]), ("it fails", []), ("it is silent", []), ("a stop is requested", [])]
+)
+def test_the_only_node_is_waited_for_as_long_as_it_gets_ready_again(
+    job: Job, monkeypatch: pytest.MonkeyPatch, what: str, left: list[str]
+) -> None:
+    """Its build may take longer than a node that is gone is waited for."""
+    monkeypatch.setattr(nodes_bench, "BACK_S", 0.2)
+    opening: list[Future[Any]] = []
+    bench, node = bench_of(job, lambda _, answer: opening.append(answer))
+    node.lost = "it did not report for 6 s"
+
+    def later() -> None:
+        if what == "it is silent":
+            node.answered_s -= nodes_bench.SILENT_S
+        elif what == "a stop is requested":
+            job.stop.request()
+        else:
+            failed = {"failed": {"kind": "SubjectError", "message": "the server's build failed"}}
+            opening[0].set_result({"said": "ready"} if left else failed)
+
+    threading.Timer(0.8, later).start()
+    began_s = time.monotonic()
+    assert list(bench.places) == left and len(opening) == 1
+    assert time.monotonic() - began_s > 0.7
