@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from fakes.pages import ROOT, blocks
+from fakes.pages import ROOT, blocks, tables
 from fakes.trials import experiment
 from powerband.analyze.settings.nodes import nodes_of
 from powerband.model.results import TrialResult
@@ -38,3 +38,10 @@ def test_the_sentence_of_the_page_is_the_code_s() -> None:
     assert shown.splitlines() and [without_figures(line) for line in shown.splitlines()] == [
         without_figures(sentence) for sentence in found.sentences
     ]
+
+
+def test_whoever_reaches_a_server_is_told() -> None:
+    """Each server that listens on its node's address where other nodes load it, in the row that says so."""
+    servers = {path.parent.name for path in ROOT.glob("subjects/*/subject.yaml") if "://{address}:" in path.read_text()}
+    row = next(row for row in tables((ROOT / "SECURITY.md").read_text())[1] if "with `generators`" in row[1])
+    assert servers and set(re.findall("`(.*?)`", row[0])) == servers
