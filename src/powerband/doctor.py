@@ -12,6 +12,8 @@ from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.units import format_duration
 from powerband.loads.engine_specs import most_connections
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
+from powerband.model.host_use import HostUse
+from powerband.processes.cgroups import limited
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import raising_descriptors
 from powerband.processes.host import engine_version, host_facts
@@ -50,6 +52,7 @@ def examine() -> list[Finding]:
         *_limits(facts),
         *_observability(facts),
         *_link(),
+        _cgroups(),
         *_noise(probe_noise()),
     ]
 
@@ -160,6 +163,16 @@ def _link() -> Iterator[Finding]:
         yield Finding("link", CheckStatus.WARNING, "none", f"only servers with `services: link` need one: {error}")
     except MeasurementError:
         return
+
+
+def _cgroups() -> Finding:
+    try:
+        with limited(HostUse.model_validate({"cpu_quota": 1, "memory_limit": "1GiB"})):
+            return Finding("limits", CheckStatus.OK, "cgroups for CPU quotas and memory limits can be made")
+    except MeasurementError as error:
+        return Finding(
+            "limits", CheckStatus.WARNING, "none", f"only `host.cpu_quota` and `host.memory_limit` need them: {error}"
+        )
 
 
 def _noise(noise: MachineNoise) -> Iterator[Finding]:

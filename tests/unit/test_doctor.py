@@ -1,10 +1,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
+from fakes.pages import ROOT, tables
+from powerband import doctor
 from powerband.doctor import CheckStatus, _cpu, _noise, _observability, examine
+from powerband.processes import cgroups
+from powerband.processes.cgroups import limited
 from powerband.search.noise import MachineNoise
 
 QUIET = MachineNoise(
@@ -67,6 +74,25 @@ def test_context_switches_are_exact_only_where_the_kernel_may_be_watched(
     exact, _ = _observability({"perf_event_paranoid": paranoid, "perf_permitted": permitted, "psi": True})
     assert (exact.status is CheckStatus.OK) is good and bool(exact.advice) is not good
     assert ("sysctl" in exact.advice) is (paranoid == 2 and not permitted) and "None" not in exact.found
+
+
+@pytest.mark.parametrize(("controllers", "good"), [(("cpu", "memory"), True), (("cpu",), False), ((), False)])
+def test_limits_are_found_only_where_their_cgroups_can_be_made(
+    controllers: tuple[str, ...], good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/install.md says that they are among what `doctor` shows."""
+    shown = tables((ROOT / "docs" / "install.md").read_text())[1][0]
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text("".join(f"4:{name}:/\n" for name in controllers))
+    for name in controllers:
+        (tmp_path / "sys" / "fs" / "cgroup" / name).mkdir(parents=True)
+        (tmp_path / "sys" / "fs" / "cgroup" / name / "cgroup.procs").touch()
+    monkeypatch.setattr(doctor, "limited", partial(limited, root=tmp_path))
+    monkeypatch.setattr(cgroups, "_remove", rmtree)  # a folder that is no cgroup has files
+    found = doctor._cgroups()
+    assert found.name in shown and (found.status is CheckStatus.OK) is good
+    assert ("host.memory_limit cannot be set here" in found.advice) is (controllers == ("cpu",))
+    assert not list(tmp_path.rglob("powerband-*"))
 
 
 def test_this_machine_is_examined_whatever_it_is_like() -> None:
