@@ -6,6 +6,7 @@ on (`manylinux_2_17_x86_64`), as `scripts/wheels.sh` sets them; without, cargo b
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -47,9 +48,15 @@ def _build(root: Path) -> Path:
     # Given explicitly: a target-dir in the user's own cargo configuration would put the binary elsewhere.
     target = root / (os.environ.get("CARGO_TARGET_DIR") or "target")
     command = ["cargo", "build", "--release", "--locked", "--package", "powerband-engine", "--target-dir", target]
-    if subprocess.run(command, cwd=root, check=False).returncode != 0:
+    command.append("--message-format=json-render-diagnostics")
+    done = subprocess.run(command, cwd=root, check=False, stdout=subprocess.PIPE)
+    if done.returncode != 0:
         raise SystemExit(f"powerband: the engine was not built, see above: it needs {_NEEDS}; {_here()}")
-    return target / "release" / "powerband-engine"
+    # As cargo says: a target in that configuration, too, has a folder of its own.
+    built = [found for line in done.stdout.splitlines() if (found := json.loads(line).get("executable"))]
+    if not built:
+        raise SystemExit("powerband: cargo built the engine and did not say where")
+    return Path(built[-1])
 
 
 def _here() -> str:

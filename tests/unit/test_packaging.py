@@ -1,6 +1,7 @@
 """The content of a wheel and the requirements of its build are defined once in code, and every text agrees with
 them."""
 
+import json
 import runpy
 import sys
 import tomllib
@@ -55,13 +56,30 @@ def test_an_engine_that_is_not_built_says_which_rust_there_is(
     version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second case is rustup's cargo without a toolchain."""
+    with pytest.raises(SystemExit) as ended:
+        built_by(f'[ "$1" = --version ] && {{ {version}; exit; }}\nexit 1', tmp_path, monkeypatch)
+    assert said in str(ended.value)
+
+
+def test_the_engine_is_taken_from_where_cargo_says_that_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target in the user's own cargo configuration has a folder of its own, beside that of an older build."""
+    older, engine = (tmp_path / "target" / name / "powerband-engine" for name in ("release", "musl/release"))
+    older.parent.mkdir(parents=True)
+    older.touch()
+    lines = [{"reason": "compiler-artifact", "executable": path} for path in (None, str(engine))]
+    told = "\n".join(map(json.dumps, [*lines, {"reason": "build-finished", "success": True}]))
+    assert built_by(f"echo '{told}'", tmp_path, monkeypatch) == engine
+
+
+def built_by(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The engine that a build by this cargo makes."""
     hatch = ModuleType("hatchling.builders.hooks.plugin.interface")
     hatch.BuildHookInterface = dict  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, hatch.__name__, hatch)
-    cargo = tmp_path / "cargo"
-    cargo.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ {version}; exit; }}\nexit 1\n')
+    cargo = folder / "cargo"
+    cargo.write_text(f"#!/bin/sh\n{script}\n")
     cargo.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "hatch_build.py"))["_build"](tmp_path)
-    assert said in str(ended.value)
+    monkeypatch.setenv("PATH", str(folder))
+    engine = runpy.run_path(str(ROOT / "hatch_build.py"))["_build"](folder)
+    assert isinstance(engine, Path)
+    return engine
