@@ -216,6 +216,22 @@ def cells(page: Page) -> dict[str, float]:
     return {item["cell"]["setting"]: item["value"][2] for item in options}
 
 
+def test_lower_bounds_are_marked_in_the_pictures(visit: Open, tmp_path: Path) -> None:
+    base, metric = synthetic.two_factor_analysis(), "response_time_ns_p99"
+    late, *others = base.settings
+    bound = replace(late.estimates[metric], value=10e9, low=10e9, high=10e9, at_least=True)
+    path = tmp_path / "bounds.html"
+    rows = (replace(late, estimates={**late.estimates, metric: bound}), *others)
+    path.write_text(render_page(synthetic.page(replace(base, objective=metric, direction="minimise", settings=rows))))
+    page = visit(path)
+    assert page.locator("#chart-surface svg text", has_text="≥ 10").count() == 1
+    symbols = page.evaluate(
+        "echarts.getInstanceByDom(document.getElementById('chart-objective')).getOption().series"
+        ".flatMap((line) => line.data.map((each) => each.symbol))"
+    )
+    assert symbols.count("triangle") == 1
+
+
 def test_a_reader_chooses_the_factors_of_the_surface_and_what_holds_the_others(look: Open, many: Path) -> None:
     analysis = synthetic.many_factor_analysis()
     page = look(many)

@@ -21,7 +21,7 @@ from powerband.live.live_standing import status_at_rest
 from powerband.live.state import RunStatus
 from powerband.store import NOT_AS_WRITTEN, RunDir
 
-_HEAD_BYTES = 1 << 16  # an analysis begins with the answer; nothing after it is needed
+_HEADS_BYTES = (1 << 16, 1 << 20, 1 << 24)  # an analysis begins with the answer, which names up to 10,000 settings
 _DATED = re.compile(r"\d{8}-\d{6}-(.+)")
 _RECORD_HEAD_BYTES = 1 << 13  # the status comes after the spec, in the first few hundred bytes
 _SHOWN_MAX = 4000  # characters of a text from a file: arbitrary, a screen
@@ -134,7 +134,7 @@ class History:
 
     def _head(self, path: Path) -> dict[str, str]:
         file = path / "analysis.json"
-        return self._heads.get(path.name, changed_at(file), lambda: _head_of(read_plain(file, _HEAD_BYTES) or b""))
+        return self._heads.get(path.name, changed_at(file), lambda: _head_in(file))
 
     def _plan(self, path: Path) -> _Plan:
         version = changed_at(path / "plan.jsonl"), changed_at(path / "analysis.json")
@@ -154,6 +154,17 @@ class History:
             version = changed_at(run.experiment), changed_at(run.analysis)
             return self._ends.get(run.path.name, version, lambda: _end_of(run))
         return status_at_rest(stopped=plan.stopped, lacking=plan.lacking, warnings=())
+
+
+def _head_in(file: Path) -> dict[str, str]:
+    """The head of an analysis, from as much of the file as it needs."""
+    head: dict[str, str] = {}
+    for most in _HEADS_BYTES:
+        data = read_plain(file, most) or b""
+        head = _head_of(data)
+        if "answer" in head or len(data) < most:
+            break
+    return head
 
 
 def _head_of(data: bytes) -> dict[str, str]:

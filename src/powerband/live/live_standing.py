@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from powerband.analyze.settings.compare import RESUME
 from powerband.live.state import LookState, Outcome, RunStatus, SettingState, TrialLine
+from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Analysis, Race, SettingResult, TrialResult, value_and_ends
@@ -54,6 +55,7 @@ def trial_line(
         stage=spec.stage.value,
         outcome=outcome,
         value=value,
+        at_least=result is not None and value is not None and is_lower_bound(objective, result.metrics),
         because=because,
         took_s=None if result is None else result.took_s,
         rate_per_s=spec.rate_per_s,
@@ -88,7 +90,10 @@ def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
     effect = result.effect
     if look is not None:
         effect = look.effects.get(result.setting.id) if left is None else left.effect
-    estimate, low, high = value_and_ends(result.estimates.get(analysis.objective))
+    found = result.estimates.get(analysis.objective)
+    estimate, low, high = value_and_ends(found)
+    if found is not None and found.at_least:
+        low = high = None
     ratio, ratio_low, ratio_high = value_and_ends(None if leads else effect)
     return SettingState(
         id=result.setting.id,

@@ -201,8 +201,8 @@ def _picture(found: RunComparison) -> dict[str, Any]:
                 if estimate is None
                 else {
                     "value": estimate.value,
-                    "low": estimate.low,
-                    "high": estimate.high,
+                    "low": None if estimate.at_least else estimate.low,
+                    "high": None if estimate.at_least else estimate.high,
                     "text": estimate_phrase(estimate, found.objective),
                 }
                 for estimate in (getattr(change, which) for change in found.changes)

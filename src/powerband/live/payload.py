@@ -16,7 +16,7 @@ from powerband.model.results import Estimate
 from powerband.report.wording.findings import range_phrase
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, unit_scale
 from powerband.report.wording.standings import metric_name
-from powerband.report.wording.words import COLUMNS, NARROW, has_column
+from powerband.report.wording.words import COLUMNS, NARROW, has_column, is_change_bound
 
 _COLUMNS = [(column.metric, column.short) for column in COLUMNS if column.metric in NARROW]
 Row = dict[str, Any]
@@ -65,7 +65,7 @@ def _node(node: NodeState) -> Row:
 def trial_row(line: TrialLine, unit: str) -> Row:
     """A line of the plan, with its value also as text. `unit`: that of the objective; empty if it is not known."""
     text = "" if line.value is None or not unit else format_number(line.value, unit)
-    return {**_fields(line), "value_text": text}
+    return {**_fields(line), "value_text": f"≥ {text}" if text and line.at_least else text}
 
 
 def current_row(trial: TrialState) -> Row:
@@ -95,6 +95,7 @@ def _point(point: Figures) -> Row:
 def _setting(setting: SettingState, state: RunState) -> Row:
     metric = state.objective
     objective = setting.estimates.get(metric)
+    base = next((each.estimates.get(metric) for each in state.settings if each.leads), None)
     effect = None
     if setting.effect is not None:
         effect = Estimate(setting.effect, setting.effect_low, setting.effect_high, 0.0, 0)
@@ -104,7 +105,7 @@ def _setting(setting: SettingState, state: RunState) -> Row:
         "text": format_estimate(objective, metric),
         "interval": format_interval(objective, metric),
         "effect": [setting.effect, setting.effect_low, setting.effect_high],
-        "effect_text": "" if effect is None else range_phrase(effect),
+        "effect_text": "" if effect is None else range_phrase(effect, at_least=is_change_bound(base, objective)),
         "others": {
             name: format_estimate(setting.estimates.get(metric), metric, digits=3)
             if metric in setting.estimates

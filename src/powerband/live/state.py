@@ -163,8 +163,9 @@ class SettingState:
 @dataclass(frozen=True)
 class TrialLine:
     """One trial of the run. `number`, `block`, `attempt` and `stage`: as in the plan; `setting`: its id. `outcome`:
-    how it ended. `value`: of the objective, if the trial is valid and judged; `because`: why it is excluded.
-    `took_s`: from the first process to the last. `rate_per_s`: offered, if the plan sets a rate for this trial."""
+    how it ended. `value`: of the objective, if the trial is valid and judged; `at_least`: it is a lower bound;
+    `because`: why it is excluded. `took_s`: from the first process to the last. `rate_per_s`: offered, if the plan sets
+    a rate for this trial."""
 
     number: int
     setting: str
@@ -173,6 +174,7 @@ class TrialLine:
     stage: str
     outcome: Outcome
     value: float | None = None
+    at_least: bool = False
     because: str = ""
     took_s: float | None = None
     rate_per_s: float | None = None

@@ -24,9 +24,11 @@ from powerband.files.resolved import resolved_yaml
 from powerband.live import follow
 from powerband.live.follow import RunFollower
 from powerband.live.history import History
-from powerband.live.payload import run_row
+from powerband.live.live_standing import settings_of, trial_line
+from powerband.live.payload import run_row, trial_row
 from powerband.live.state import Outcome, RunState, RunStatus
-from powerband.model.plan import Stage
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Estimate
 from powerband.report.wording.standings import ranked
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
@@ -84,6 +86,23 @@ def test_goodput_stands_beside_another_objective(tmp_path: Path) -> None:
     row = run_row(replace(state, objective="rss_bytes_max"), "run")
     assert "goodput" in row["columns"] and "memory" not in row["columns"]
     assert all(setting["others"]["goodput"].endswith("/s") for setting in row["settings"] if setting["trials"])
+
+
+def test_a_time_without_an_end_is_a_lower_bound_everywhere(tmp_path: Path) -> None:
+    base, metric = synthetic.analysis(), "response_time_ns_p99"
+    late = base.settings[0]
+    bound = Estimate(10e9, 10e9, 10e9, 0.95, 5, at_least=True)
+    bounded = replace(late, estimates={**late.estimates, metric: bound}, effect=Estimate(9.0, 8.0, 9.9, 0.95, 5))
+    analysis = replace(base, objective=metric, settings=(bounded, *base.settings[1:]))
+    state = RunState("", "", RunStatus.FINISHED, objective=metric, unit="ns", settings=settings_of(analysis))
+    told = run_row(state, "run")
+    row = next(each for each in told["settings"] if each["id"] == late.setting.id)
+    assert (row["low"], row["high"], row["interval"]) == (None, None, "–")
+    assert (row["text"], row["effect_text"]) == ("≥ 10.0 s", "≥ +800 %")
+    trial = replace(base.trials[0], metrics={metric: 10e9, "error_rate": 0.05})
+    spec = TrialSpec(trial.number, trial.block, 1, trial.setting, 1)
+    line = trial_line(spec, trial, metric, Outcome.RECORDED, "")
+    assert trial_row(line, "ns")["value_text"] == "≥ 10.0 s"
 
 
 def test_a_race_says_who_is_out_after_which_block_and_why(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from powerband.live import history
 from powerband.live.follow import RunFollower
 from powerband.live.history import History
 from powerband.live.state import RunStatus
-from powerband.model.plan import Stage
+from powerband.model.plan import Setting, Stage
 from powerband.store import RunDir
 
 
@@ -144,6 +144,15 @@ def test_a_long_answer_is_found_at_the_head_of_a_large_analysis(tmp_path: Path) 
     assert run.analysis.stat().st_size > 2**18
     (line,) = History(tmp_path).lines()
     assert line.answer == "x" * 4000 and line.sure == "sure"
+
+
+def test_an_answer_that_names_many_settings_is_found(tmp_path: Path) -> None:
+    base = synthetic.analysis()
+    many = tuple(Setting((("server.tomcat.threads", number),)) for number in range(2000))
+    run = written(tmp_path, "run", replace(base, answer=replace(base.answer, undecided=many)))
+    assert run.analysis.read_text().index('"sentences"') > 2**17
+    (line,) = History(tmp_path).lines()
+    assert (line.answer, line.sure) == base.answer.sentences[:2]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc", "\0", ".hidden", "file", "link", "absent"])

@@ -68,6 +68,18 @@ def test_wide_ranges_of_time_are_drawn_on_a_log_axis_and_rates_never() -> None:
     assert not charts["goodput"].log_value
 
 
+def test_a_time_of_zero_has_a_place_on_its_axis() -> None:
+    base, name = synthetic.analysis(levels=(4, 16, 64)), "app_pool_wait_ns"
+
+    def is_log(*values: float) -> bool:
+        own = [{name: Estimate(value, None, None, 0.95, 5)} for value in values]
+        rows = tuple(replace(row, estimates=each) for row, each in zip(base.settings, own, strict=True))
+        (chart,) = resource_charts(replace(base, settings=rows))
+        return chart.log_value
+
+    assert is_log(9e6, 2e5, 1e5) and not is_log(9e6, 2e5, 0.0)
+
+
 def test_thread_states_add_up_to_the_whole() -> None:
     chart = state_chart(synthetic.analysis())
     assert chart is not None
@@ -101,3 +113,5 @@ def test_a_lower_bound_has_no_interval_and_no_whiskers() -> None:
     charts = {chart.id: chart for chart in main_charts(replace(base, settings=(changed, *rest)))}
     points = [line.points[0] for line in charts["response-time"].lines if line.name == "p99"]
     assert [(point.low, point.high, point.at_least) for point in points] == [(None, None, True)]
+    assert "Triangles are lower bounds." in charts["response-time"].note
+    assert "Triangles" not in charts["goodput"].note

@@ -228,6 +228,21 @@ def test_a_soak_stands_beside_the_trials_before_it() -> None:
     for words in ("900/s", "1,000/s", "980/s to 1,020/s", "worse", "1.00 MiB"):
         assert words in outline.text, words
     assert "soak" not in Outline(render_page(synthetic.page(analysis))).ids
+    assert "as before" not in outline.text and "not judged" not in outline.text
+    ends = {"low": 195.0 * 2**20, "high": 205.0 * 2**20}
+    filled = SoakFigure("rss_bytes_max", 900.0 * 2**20, 200.0 * 2**20, **ends, worse=False)
+    said_of = {
+        "not judged": filled,
+        "as before": replace(filled, soaked=200.0 * 2**20),
+        "no worse": SoakFigure("goodput_per_s", 1100.0, 1000.0, 980.0, 1020.0, worse=False),
+    }
+    for words, figure in said_of.items():
+        text = Outline(render_page(synthetic.page(replace(analysis, soak=replace(soak, figures=(figure,)))))).text
+        assert {each for each in said_of if each in text} == {words}
+    disturbed = replace(analysis.trials[0], metrics={**analysis.trials[0].metrics, "quiet_s": 5.0})
+    slower = replace(soak, trial=disturbed.number, figures=(replace(figures[0], worse=False),))
+    judged = replace(analysis, soak=slower, trials=(disturbed, *analysis.trials[1:]))
+    assert "not judged" in Outline(render_page(synthetic.page(judged))).text
     endless = replace(analysis.trials[0], metrics={**analysis.trials[0].metrics, "error_rate": 0.2})
     late = replace(soak, trial=endless.number, figures=(replace(figures[1], metric="response_time_ns_p99"),))
     failing = replace(analysis, soak=late, trials=(endless, *analysis.trials[1:]))
@@ -255,6 +270,13 @@ def test_the_merged_requests_are_said_to_be_of_the_trials_that_were_merged() -> 
     times = synthetic.page().distributions
     searched = synthetic.page(synthetic_verdicts.capacity_analysis(), distributions=times)
     assert "trials at the highest rate at which the SLO held each time, merged" in render_page(searched)
+
+
+def test_without_an_answer_no_mark_is_explained_as_equivalent() -> None:
+    base = synthetic.analysis()
+    assert "equivalent, within" in render_page(synthetic.page(base))
+    open_ = replace(base, answer=replace(base.answer, setting=None))
+    assert len(open_.answer.equivalent) > 1 and "equivalent, within" not in render_page(synthetic.page(open_))
 
 
 def test_a_plain_sweep_has_none_of_these_sections(html: str) -> None:

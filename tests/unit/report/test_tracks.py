@@ -48,6 +48,20 @@ def test_long_lines_are_thinned_evenly() -> None:
     assert steps == {2.5}
 
 
+def test_a_stall_of_one_second_stays_in_an_hour() -> None:
+    seconds = tuple(map(float, range(3600)))
+    rate = tuple(0.0 if second == 1803 else 50.0 for second in range(3600))
+    p99 = tuple(9.0 if second in (1803, 3599) else 1.0 for second in range(3600))
+    tracks = [_thinned(track, POINTS_MAX) for track in _panel("Load", "per_s", seconds, [("ok", rate), ("p99", p99)])]
+    shown = [[value for _, value in track.points] for track in tracks]
+    assert shown[0].count(0.0) == 1 and shown[1].count(9.0) == 2
+    assert [t for t, _ in tracks[0].points] == [t for t, _ in tracks[1].points]
+    parts = [
+        _thinned(replace(track, band=True), POINTS_MAX) for track in _panel("States", "count", seconds, [("", rate)])
+    ]
+    assert sorted({value for _, value in parts[0].points if value is not None}) == [50.0 * 8 / 9, 50.0]
+
+
 def test_a_short_run_shows_every_trial() -> None:
     analysis = synthetic.analysis()
     assert trials_shown(analysis, 200) == {trial.number for trial in analysis.trials}

@@ -56,6 +56,15 @@ def test_the_margin_of_a_share_is_drawn_as_a_part_of_the_leaders() -> None:
     assert chart.span[1] >= 1 + 5 * 0.6
 
 
+@pytest.mark.parametrize(("rounds", "said"), [(10, "Each round adds"), (11, "One round in 2 adds"), (25, "in 3 adds")])
+def test_a_long_race_says_which_rounds_have_a_bar(rounds: int, said: str) -> None:
+    base = synthetic_verdicts.race_analysis((16, 32, 64))
+    assert base.race is not None
+    looks = tuple(replace(base.race.looks[min(block, 4)], block=block, left=()) for block in range(rounds))
+    chart = race_chart(replace(base, race=replace(base.race, looks=looks)))
+    assert chart is not None and said in chart.note and rounds / chart.every <= 10
+
+
 def test_no_race_or_no_look_is_no_picture() -> None:
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.race is not None

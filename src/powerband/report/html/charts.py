@@ -24,6 +24,7 @@ LADDER_RATIO = 8.0  # a parameter is drawn on a log axis from this ratio of its 
 LADDER_STEP = 1.5  # or if each value is at least this times the one before, from three values on
 LOG_VALUE_RATIO = 20.0  # minimum ratio for a log axis of measured values: below it the least is still seen
 FLAT_CHARACTERS = 40  # with more characters in all labels, they are listed down the side
+BOUNDS = " Triangles are lower bounds."
 MAX_LINES = 6  # the most values of a second parameter that are drawn as lines of one chart
 
 
@@ -217,13 +218,15 @@ def _estimates(head: tuple[str, str, str], analysis: Analysis, place: Layout, me
         for name, results in _groups(analysis, place):
             points = _points(results, analysis, place, metric, scale)
             lines.append(Line(" ".join(part for part in (label, name) if part), points))
-    low = min((value for value in values if value > 0), default=1.0)
-    log_value = METRICS[metrics[0]].unit == "ns" and max(values, default=1.0) / low >= LOG_VALUE_RATIO
+    low = min(values, default=1.0)
+    log_value = METRICS[metrics[0]].unit == "ns" and low > 0 and max(values, default=1.0) / low >= LOG_VALUE_RATIO
     band = _margin_band(analysis, scale) if list(metrics) == [analysis.objective] else None
     label = f"within {margin_words(analysis.margin, analysis.objective)} of the leader" if band else ""
     flat = not place.axis.ordered and sum(map(len, place.axis.labels)) > FLAT_CHARACTERS
     if place.across is None:
         note += short_names(analysis).note
+    if any(point.at_least for line in lines for point in line.points):
+        note += BOUNDS
     return Chart(
         id=chart_id,
         kind="estimates",

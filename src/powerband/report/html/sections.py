@@ -262,10 +262,11 @@ def _settings(page: ReportPage, main: Sequence[Chart]) -> str:
 def _marks(analysis: Analysis) -> str:
     """The key for the marks of a setting in all charts."""
     answer = analysis.answer
+    equal = answer.equivalent if answer.setting is not None else ()
     parts = [('<i class="dot big full"></i>the answer', answer.setting is not None)]
     margin = escape(margin_words(analysis.margin, analysis.objective))
-    parts.append((f'<i class="dot full"></i>equivalent, within {margin}', len(answer.equivalent) > 1))
-    parts.append(('<i class="dot open"></i>the others', len(analysis.settings) > len(answer.equivalent)))
+    parts.append((f'<i class="dot full"></i>equivalent, within {margin}', len(equal) > 1))
+    parts.append(('<i class="dot open"></i>the others', len(analysis.settings) > len(equal)))
     shown = "".join(f"<span>{part}</span>" for part, told in parts if told)
     if sum(told for _, told in parts) < 2:
         return ""  # a single mark needs no key

@@ -26,7 +26,7 @@ from powerband.report.wording.numbers import unit_scale
 from powerband.report.wording.words import STATES
 from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialRecord
 
-POINTS_MAX = 400  # of one line; a longer one keeps every n-th: a plot is some 500 px wide
+POINTS_MAX = 400  # of one line; a longer one keeps extremes: a plot is some 500 px wide
 POINTS_LEAST = 60  # however many trials there are
 POINTS_OF_ALL = 20_000  # of one line in all trials together, so that the file of a long run stays small
 POINTS_OF_PAGE = 450_000  # of all lines: about 4 MB of the file
@@ -59,10 +59,7 @@ def _within(views: Sequence[TrialView], most: int) -> tuple[TrialView, ...]:
     step = -(-sum(len(track.points) for view in views for track in view.tracks) // most)
     if step <= 1:
         return tuple(views)
-    return tuple(
-        replace(view, tracks=tuple(replace(track, points=track.points[::step]) for track in view.tracks))
-        for view in views
-    )
+    return tuple(replace(view, tracks=tuple(_by_step(track, step) for track in view.tracks)) for view in views)
 
 
 def _read(
@@ -225,4 +222,21 @@ def _panel(name: str, unit: str, t_s: Sequence[float], lines: Sequence[tuple[str
 
 def _thinned(track: Track, points_max: int) -> Track:
     step = -(-len(track.points) // points_max) or 1
-    return track if step == 1 else replace(track, points=track.points[::step])
+    return track if step == 1 else _by_step(track, step)
+
+
+def _by_step(track: Track, step: int) -> Track:
+    """The track with one point for `step` of its own: means for bands, which are parts of a whole; otherwise the lowest
+    and the highest of each 2 * `step`, so that a stall of one second stays. Tracks of a panel keep the same times."""
+    found: list[tuple[float, float | None]] = []
+    size = step if track.band else 2 * step
+    for begin in range(0, len(track.points), size):
+        part = track.points[begin : begin + size]
+        values = [value for _, value in part if value is not None]
+        if track.band:
+            found.append((part[0][0], sum(values) / len(values) if values else None))
+            continue
+        ends = sorted((min(values), max(values)), key=values.index) if values else (None, None)
+        times = sorted({part[0][0], part[min(step, len(part) - 1)][0]})
+        found += zip(times, ends, strict=False)
+    return replace(track, points=tuple(found))

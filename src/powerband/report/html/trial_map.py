@@ -37,7 +37,8 @@ def trial_map(analysis: Analysis) -> str:
     )
     return (
         '<p class="lead no-print">Choose a trial, with a click or the arrow keys, to see it second by second. A dashed '
-        "frame marks an excluded trial. Each button shows the trial’s place in the order of the run.</p>"
+        "frame marks an excluded trial. Each button shows the trial’s place in the order of the run. Of many points, "
+        "lines keep the lowest and the highest of each stretch.</p>"
         '<div class="chooser"><div class="scroll no-print"><table class="map" aria-label="Trials by setting and round">'
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         '<div class="trial-head" aria-live="polite"><h3 id="trial-title"></h3><p id="trial-about"></p>'

@@ -16,7 +16,7 @@ from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, CapacityPoint, PoolUse, SettingResult, TrialResult
 from powerband.readings.fleet import MergedFleet, merge_fleet
-from powerband.report.html.charts import Axis, Chart, Line, Picture, Point, named_axis
+from powerband.report.html.charts import BOUNDS, Axis, Chart, Line, Picture, Point, named_axis
 from powerband.report.wording.findings import capacity_words, departure_of, ratio_phrase, state_words
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_measured, format_number, unit_scale
@@ -26,7 +26,7 @@ from powerband.store import TrialRecord
 
 RACE_REACH = (5.0, 12.0)  # width of a race's chart, in margins to each side of the leader: the least and the most
 MARGIN_LEAST = 0.001  # for that width, which a margin of 0 would make 0
-RACE_BARS = 10  # the most bars of one setting; of more looks every second or third is drawn, always the last one too
+RACE_BARS = 10  # the most bars of one setting; of more looks every second or third is drawn, and the last
 POOL_ROWS = 12  # with more rows, only the busiest pool of each setting is drawn
 _BLOCKED = {kind: words for kind, words in STATES.items() if kind not in ("on_cpu", "run_wait", "blocked")}
 
@@ -59,13 +59,14 @@ class RaceRow:
 @dataclass(frozen=True)
 class RaceChart(Picture):
     """The race: settings down the side (`rows`), ratios to the leader across, one bar per round; bars are clipped to
-    `span`. `band`: the ratios that count as equivalent, with their `band_label`. `bars_max`: the most bars of a row."""
+    `span`. `band`: the ratios that count as equivalent, with their `band_label`. `every`: the rounds between two
+    bars that are drawn."""
 
     rows: tuple[RaceRow, ...]
     span: tuple[float, float]
     band: tuple[float, float]
     band_label: str
-    bars_max: int = RACE_BARS
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,12 @@ def race_chart(analysis: Analysis) -> RaceChart | None:
     shown = tuple(row for row in rows if row.bars or row.leads)
     margin = margin_as_ratio(analysis, leader)
     band = (1 - margin, 1.0) if analysis.direction == "maximise" else (1.0, 1 + margin)
-    note = f"Each round adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.note}"
+    every = -(-len(race.looks) // RACE_BARS)
+    adds = "Each round" if every == 1 else f"One round in {every}"
+    note = f"{adds} adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.note}"
     label = f"within {margin_words(analysis.margin, analysis.objective)}"
     span = _span(analysis, margin)
-    return RaceChart("race", "race", "Ratio to the leader, round by round", note, shown, span, band, label)
+    return RaceChart("race", "race", "Ratio to the leader, round by round", note, shown, span, band, label, every)
 
 
 def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:
@@ -181,6 +184,8 @@ def exploration_chart(analysis: Analysis) -> Chart | None:
     ]
     axis = Axis("trial", tuple(p.x for p in points), tuple(f"{p.x:.0f}" for p in points), ordered=False)
     note = "Filled points went into the race; the others were not among the best."
+    if any(point.at_least for point in points):
+        note += BOUNDS
     if len({trial.node for trial in looks}) > 1:
         note += " Points are as measured; the best were chosen without what the speeds of the nodes differ by."
     title = f"First look: {metric_name(metric)} of each setting tried"

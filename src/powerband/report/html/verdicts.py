@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from powerband.analyze.settings.soak import UNJUDGED
 from powerband.base.units import capital, plural
 from powerband.loads.measured import is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
@@ -114,20 +115,33 @@ def soak_section(analysis: Analysis) -> str:
     soak = analysis.soak
     if soak is None:
         return ""
-    metrics = next((trial.metrics for trial in analysis.trials if trial.number == soak.trial), {})
-    rows = [_soak_row(figure, least=is_lower_bound(figure.metric, metrics)) for figure in soak.figures]
+    trial = next((trial for trial in analysis.trials if trial.number == soak.trial), None)
+    metrics = {} if trial is None else trial.metrics
+    disturbed = trial is not None and trial.disturbed
+    shown_only = {name for name in UNJUDGED if name != analysis.objective}
+    rows = [
+        _soak_row(
+            figure,
+            least=is_lower_bound(figure.metric, metrics),
+            judged=not disturbed and figure.metric not in shown_only,
+        )
+        for figure in soak.figures
+    ]
     heads = ("figure", "at the end", "before", "one more trial", "")
     shown = words_table("The end of the long run", heads, rows, numbers=(1, 2, 3)) if rows else ""
     return f'<p class="lead">{escape(soak.sentence)}</p>{shown}'
 
 
-def _soak_row(figure: SoakFigure, *, least: bool) -> tuple[str, ...]:
+def _soak_row(figure: SoakFigure, *, least: bool, judged: bool) -> tuple[str, ...]:
     soaked, before, low, high = (
         ABSENT if value is None else format_number(value, METRICS[figure.metric].unit)
         for value in (figure.soaked, figure.before, figure.low, figure.high)
     )
     between = ABSENT if figure.low is None else f"{low} to {high}"
-    verdict = "" if figure.low is None else "worse" if figure.worse else "as before"
+    verdict = ""
+    if figure.low is not None and figure.high is not None:
+        apart = "no worse" if judged else "not judged"
+        verdict = "worse" if figure.worse else "as before" if figure.low <= figure.soaked <= figure.high else apart
     return metric_name(figure.metric), f"≥ {soaked}" if least else soaked, before, between, verdict
 
 

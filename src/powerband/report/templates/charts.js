@@ -155,7 +155,7 @@ function estimates(chart, t, width) {
       data: line.points.map((point) => ({
         value: place(point),
         point,
-        symbol: "circle",
+        symbol: point.at_least ? "triangle" : "circle",
         symbolSize: point.answer ? 13 : point.equal ? 9 : 7,
         itemStyle: { color: point.answer || point.equal ? colour : t.card, borderColor: colour, borderWidth: 2 },
       })),

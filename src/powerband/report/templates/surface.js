@@ -87,7 +87,7 @@ function surface(chart, t, width) {
       name: chart.title,
       encode: { x: 0, y: 1 },
       data,
-      renderItem: (params, api) => surfaceCell(data[params.dataIndex], share, api, t),
+      renderItem: (params, api) => surfaceCell(data[params.dataIndex], choice.measure, share, api, t),
     }],
     tooltip: {
       ...options.tooltip,
@@ -96,7 +96,7 @@ function surface(chart, t, width) {
   };
 }
 
-function surfaceCell(item, share, api, t) {
+function surfaceCell(item, measure, share, api, t) {
   const [x, y] = api.coord([item.value[0], item.value[1]]);
   const [w, h] = api.size([1, 1]);
   const { standing } = item.cell;
@@ -104,7 +104,7 @@ function surfaceCell(item, share, api, t) {
   const [bw, bh] = look ? [w * 0.62, h * 0.62] : [w - 4, h - 4];
   const { fill, ink } = strength(share(item.value[2]), t);
   const barred = standing === "not_allowed";
-  const text = brief(item.value[2], "");
+  const text = `${item.cell.at_least[measure] ? "≥ " : ""}${brief(item.value[2], "")}`;
   const fits = bw > 7 * text.length && bh > 14;
   const box = { x: x - bw / 2, y: y - bh / 2, width: bw, height: bh, r: 3 };
   const marked = standing === "answer" ? { stroke: t.ink, lineWidth: 3 } : standing === "equal" ? { stroke: t.ink, lineWidth: 1.5, lineDash: [4, 3] } : {};

@@ -46,8 +46,8 @@ const barColour = (row, bar, t) => (row.out && bar === row.bars.at(-1) ? t.bad :
 
 function raceRow(row, chart, api, t) {
   const [floor, ceiling] = chart.span;
-  const every = Math.ceil(row.bars.length / chart.bars_max);
-  const bars = row.bars.filter((_, k) => (row.bars.length - 1 - k) % every === 0);
+  const last = Math.max(...chart.rows.flatMap((each) => each.bars.map((bar) => bar.block)));
+  const bars = row.bars.filter((bar) => bar === row.bars.at(-1) || (last - bar.block) % chart.every === 0);
   const [, middle] = api.coord([1, api.value(1)]);
   const height = api.size([0, 1])[1] * 0.78;
   const step = height / Math.max(bars.length, 1);

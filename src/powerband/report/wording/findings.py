@@ -166,8 +166,11 @@ def ratio_phrase(effect: Estimate | None) -> str:
     return f"{value} ({' to '.join(ends)})" if len(ends) > 1 else value
 
 
-def range_phrase(effect: Estimate | None) -> str:
-    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone if there is no interval."""
+def range_phrase(effect: Estimate | None, *, at_least: bool = False) -> str:
+    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone if there is no interval, or after `≥ ` if
+    it is `at_least` this."""
+    if effect is not None and at_least:
+        return f"≥ {format_change(effect)}"
     ends = () if effect is None else _ends(effect)
     return f"{' to '.join(ends)} %" if len(ends) > 1 else ratio_phrase(effect)
 

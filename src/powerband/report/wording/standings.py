@@ -13,7 +13,7 @@ from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis, Estimate, Look, SettingResult
 from powerband.report.wording.findings import departure_of, range_phrase, rates_tried, state_words
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval
-from powerband.report.wording.words import bound_words, change_words, margin_as_ratio, short_id
+from powerband.report.wording.words import bound_words, change_words, is_change_bound, margin_as_ratio, short_id
 
 RANKING_ROWS = 12  # arbitrary: a screen together with the progress; the report has all
 _BAR_CELLS = 17  # so that a race of names like threads=128 has its bar in 80 columns
@@ -135,6 +135,9 @@ def _race(analysis: Analysis, look: Look, width: int) -> Table:
     margin = margin_as_ratio(analysis, look.leader)
     drawn = max(len(short_id(result.setting, analysis)) for result in shown) + _BESIDE_BAR <= width
     table = _table(metric_name(analysis.objective), "vs leader", *([""] if drawn else []))
+    base = next(
+        (row.estimates.get(analysis.objective) for row in analysis.settings if row.setting == look.leader), None
+    )
     for result in shown:
         objective = result.estimates.get(analysis.objective)
         leads = result.setting == look.leader
@@ -144,7 +147,7 @@ def _race(analysis: Analysis, look: Look, width: int) -> Table:
         table.add_row(
             Text(short_id(result.setting, analysis)),
             format_estimate(objective, analysis.objective),
-            "" if leads else range_phrase(effect),
+            "" if leads else range_phrase(effect, at_least=is_change_bound(base, objective)),
             *([Text(bar)] if drawn else []),
             "leader" if leads else state_words(result, analysis),
             style="bold" if leads else "dim" if left is not None else "",

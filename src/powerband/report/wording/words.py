@@ -89,14 +89,18 @@ def change_words(result: SettingResult, analysis: Analysis) -> str:
     return gap_words(result.effect, leader.estimates.get(metric), result.estimates.get(metric), metric)
 
 
+def is_change_bound(base: Estimate | None, value: Estimate | None) -> bool:
+    """True if the change from `base` to `value` is a lower bound, since `value` alone is one."""
+    return value is not None and value.at_least and not (base is not None and base.at_least)
+
+
 def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | None, metric: str) -> str:
     """The change from `base` to `value`: a signed percentage, with `≥` if `value` alone is a lower bound; percentage
     points for shares, which are judged by their differences; a plain difference if there is no ratio, as from 0. Empty
     if it is unknown."""
     share = METRICS[metric].unit == "ratio"
     if effect is not None and not share:
-        bound = value is not None and value.at_least and not (base is not None and base.at_least)
-        return f"≥ {format_change(effect)}" if bound else format_change(effect)
+        return f"≥ {format_change(effect)}" if is_change_bound(base, value) else format_change(effect)
     if base is None or value is None or (effect is None and base.value != 0):
         return ""
     gap = value.value - base.value
