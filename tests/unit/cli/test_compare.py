@@ -204,7 +204,8 @@ def test_other_runs_of_the_experiment_tell_what_sessions_differ_by(
 ) -> None:
     """The change is 10 %. Of the other runs, one is of another experiment, and one of another machine."""
     first, *beside = (
-        run_of(tmp_path, {"n": [1]}, {"n=1": rate}, {"kernel": "1"}) for rate in (1000.0, 1001.0, 999.0, 1000.5, 1000.0)
+        run_of(tmp_path, {"n": [1]}, {"n=1": rate}, {"kernel": "1", "commit": "a"})
+        for rate in (1000.0, 1001.0, 999.0, 1000.5, 1000.0)
     )
     other = run_of(tmp_path, {"n": [1, 2]}, {"n=1": 500.0, "n=2": 500.0})
     strange = run_of(tmp_path, {"n": [1]}, {"n=1": 500.0}, {"kernel": "2"})
@@ -221,3 +222,13 @@ def test_other_runs_of_the_experiment_tell_what_sessions_differ_by(
     assert told["sessions"]["runs"] == len(beside)
     assert told["sessions"]["sd"] < 0.022
     assert told["verdict"] == "better"
+
+
+def test_a_new_server_that_was_measured_twice_hides_no_loss(tmp_path: Path) -> None:
+    first, once, twice = (
+        run_of(tmp_path, {"n": [1]}, {"n=1": rate}, {"wall_s": at_s})
+        for rate, at_s in ((1000.0, 1.0), (600.0, 2.0), (600.0, 3.0))
+    )
+    for run in (first, once, twice):
+        (run / "analysis.json").write_text(json.dumps(read(run).analysis.to_json()))
+    assert [invoke(["compare", str(first), str(run)]) for run in (once, twice)] == [1, 1]
