@@ -15,6 +15,8 @@ from powerband.wire.load_events import Summary
 
 SILENT = {"timeout", "unfinished", "connect_timeout"}
 ANSWERS = {"ok", "status_rejected", "check_failed", "bad_response"}
+NOT_THERE_YET = {"502", "503", "504"}
+"""The statuses of a server that still starts, or of a proxy before it (RFC 9110, 15.6.3 to 15.6.5)."""
 _TLS_ERROR = "TLS: "  # begins the line of the load engine's stderr that says why a handshake failed (`tls.rs`)
 # What to do about a TLS error, by a part of its text in rustls.
 _TLS_CURES = {
@@ -43,9 +45,14 @@ def check_answered(
             "load.websocket.match and unsolicited), or raise load.timeout and measure.warmup_max if it is that slow",
         )
     cure = _handshakes(outcomes, stderr_file) or said or "check the path, the checks and the server's log"
-    raise TrialFailed(
-        Code.NO_VALID_RESPONSE, f"not one request was answered as it should be ({ended}{_named(statuses)}): {cure}"
-    )
+    code = Code.NO_VALID_RESPONSE
+    if statuses and set(statuses) <= NOT_THERE_YET:
+        code = Code.UNAVAILABLE
+        cure = (
+            "if it still starts, let the load wait for that with --ready-http PATH or --ready-log REGEX "
+            "(subject.ready); if not, its log says more"
+        )
+    raise TrialFailed(code, f"not one request was answered as it should be ({ended}{_named(statuses)}): {cure}")
 
 
 def _named(statuses: Collection[str]) -> str:

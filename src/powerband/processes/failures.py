@@ -28,6 +28,7 @@ class Code(StrEnum):
     DIED = "died"
     NO_RESPONSE = "no_response"
     NO_VALID_RESPONSE = "no_valid_response"
+    UNAVAILABLE = "unavailable"
     ENDED_IN_WARMUP = "ended_in_warmup"
     NOT_JOINED = "not_joined"
     NO_COUNTER = "no_counter"

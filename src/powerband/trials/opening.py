@@ -43,7 +43,8 @@ STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
 FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
 _NO_START = (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE, Code.LAUNCH_FAILED, Code.PORT_IN_USE)
-_NEVER_RIGHT = (Code.NO_RESPONSE, Code.NO_VALID_RESPONSE, Code.NOT_JOINED)
+_TOO_SHORT = (Code.NO_RESPONSE, Code.UNAVAILABLE)  # in a short trial
+_NEVER_RIGHT = (*_TOO_SHORT, Code.NO_VALID_RESPONSE, Code.NOT_JOINED)
 # Messages of these differ between failures of one cause: they hold the level, which may be a text, or outcomes.
 _BY_CODE_ALONE = (Code.APPLY_FAILED, *_NEVER_RIGHT)
 _UNDER_LOAD = (Code.DIED, *_NEVER_RIGHT)  # the setting may well be the cause
@@ -261,8 +262,8 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     """
     if record.failure is None or record.failure.code not in _NEVER_SERVED or _was_killed(record):
         return
-    if record.failure.code == Code.NO_RESPONSE and record.spec.stage is Stage.SCREEN:
-        return  # its answers may take longer than a short trial
+    if record.failure.code in _TOO_SHORT and record.spec.stage is Stage.SCREEN:
+        return  # its answers, or its start, may take longer than a short trial
     revision = record.spec.setting.as_dict().get(REVISION)
     so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
     ended = [each for each in so_far if each.status != "interrupted"]

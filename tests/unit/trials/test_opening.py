@@ -170,6 +170,7 @@ def started(
         Code.DIED,
         Code.NO_RESPONSE,
         Code.NO_VALID_RESPONSE,
+        Code.UNAVAILABLE,
         Code.NOT_JOINED,
         Code.APPLY_FAILED,
     ],
@@ -329,9 +330,10 @@ def test_folders_stay_those_that_a_run_was_begun_in() -> None:
     assert (plain.folder, plain.cwd) == (None, "/a{{x}}")
 
 
-def test_a_short_trial_without_an_answer_says_nothing_of_the_server(run: RunDir) -> None:
+@pytest.mark.parametrize("code", [Code.NO_RESPONSE, Code.UNAVAILABLE])
+def test_a_short_trial_without_an_answer_says_nothing_of_the_server(run: RunDir, code: Code) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
     for number in (1, 2, 3):
-        record = started(run, made, number, number - 1, "none ended", code=Code.NO_RESPONSE)
+        record = started(run, made, number, number - 1, "none ended", code=code)
         check_first_starts(made, replace(record, spec=replace(record.spec, stage=Stage.SCREEN)), run)
     assert len(run.records()) == 3

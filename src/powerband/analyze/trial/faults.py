@@ -19,7 +19,7 @@ HALF_BUSY = 0.5
 for them."""
 LIMITED_TRIALS = 2  # one may be chance
 EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
-UNANSWERED = frozenset({"no_response", "no_request_ended"})
+UNANSWERED = frozenset({"no_response", "no_request_ended", "unavailable"})
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
@@ -46,7 +46,8 @@ def machine_disturbed(result: TrialResult) -> bool:
 
 
 def was_too_short(result: TrialResult) -> bool:
-    """True for a short trial that ended before any answer: the server's answers may only take longer than that."""
+    """True for a short trial that ended before any answer, or while the server still said that it is not there: its
+    answers, or its start, may only take longer than that."""
     return result.stage is Stage.SCREEN and bool(fatal_codes(result) & UNANSWERED)
 
 
