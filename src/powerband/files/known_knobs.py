@@ -16,11 +16,13 @@ from typing import NamedTuple
 class Flag(NamedTuple):
     """An option of a server. `spellings`: options with the same meaning; the first one is added if the command has none
     of them; a spelling that ends with `=` is one word with its value. `value`: its value, with a placeholder such as
-    `{port}`. `before_jar`: it comes before `-jar`, since the JVM reads it."""
+    `{port}`. `before_jar`: it comes before `-jar`, since the JVM reads it; `first`: before all other words, since the
+    server reads no option after one that is none."""
 
     spellings: tuple[str, ...]
     value: str
     before_jar: bool = False
+    first: bool = False
 
 
 class Knob(NamedTuple):
@@ -84,9 +86,9 @@ KNOWN: tuple[KnownServer, ...] = (
     ),
     KnownServer(
         "Waitress",
-        (Knob("threads", "1..64", "threads that serve", Flag(("--threads=",), "{threads}")),),
+        (Knob("threads", "1..64", "threads that serve", Flag(("--threads",), "{threads}", first=True)),),
         programs=("waitress-serve", "waitress"),
-        port=Flag(("--port=",), "{port}"),
+        port=Flag(("--port",), "{port}", first=True),
         source="https://docs.pylonsproject.org/projects/waitress/en/stable/runner.html",
     ),
     KnownServer(
@@ -171,11 +173,8 @@ def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool
     """Returns the row of the server that a command starts; None if it is not known. `is_go`: its program was built by
     Go; `is_spring`: the jar after `-jar` is one of Spring Boot."""
     words = list(command)
-    if tuple(words[:2]) in _RUNS_ANOTHER:
-        words = words[2:]
-    names = [PurePath(word).name for word in words[:1]]
-    if names and _PYTHON.fullmatch(names[0]) and words[1:2] == ["-m"]:
-        names = words[2:3]
+    at = _program_at(words)
+    names = [PurePath(word).name for word in words[at : at + 1]]
     jar = PurePath(words[words.index("-jar") + 1]).name if "-jar" in words[:-1] else ""
     for known in KNOWN:
         if (known.jar == "SPRING" and is_spring) or (jar and known.jar and re.fullmatch(known.jar, jar)):
@@ -183,6 +182,13 @@ def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool
         if names and names[0] in known.programs:
             return known
     return GO if is_go else None
+
+
+def _program_at(words: Sequence[str]) -> int:
+    """The place of the word that names the server's program, or the module after `python -m`."""
+    at = 2 if tuple(words[:2]) in _RUNS_ANOTHER else 0
+    is_module = words[at + 1 : at + 2] == ["-m"] and _PYTHON.fullmatch(PurePath(words[at]).name)
+    return at + 2 if is_module else at
 
 
 def knobs_in_help(text: str) -> KnownServer | None:
@@ -219,12 +225,14 @@ def with_flag(command: Sequence[str], flag: Flag) -> list[str]:
             short = len(spelling) == 2 and word.startswith(spelling) and word[2:3].isdigit()
             if short:
                 return [*words[:at], spelling, flag.value, *words[at + 1 :]]
-    first = flag.spellings[0]
-    added = [f"{first}{flag.value}"] if first.endswith("=") else [first, flag.value]
+    spelled = flag.spellings[0]
+    added = [f"{spelled}{flag.value}"] if spelled.endswith("=") else [spelled, flag.value]
+    at = len(words)
     if flag.before_jar and "-jar" in words:
         at = words.index("-jar")
-        return [*words[:at], *added, *words[at:]]
-    return [*words, *added]
+    elif flag.first:
+        at = _program_at(words) + 1
+    return [*words[:at], *added, *words[at:]]
 
 
 def with_port(command: Sequence[str], number: str) -> list[str] | None:
