@@ -58,6 +58,22 @@ def test_a_server_that_says_what_it_takes_is_asked_only_if_that_is_wanted(tmp_pa
     assert f"tune -P n=1,2 --url http://127.0.0.1:80/ --budget 1m -- {engine} serve -x {{n}}" in said.replace("\n", "")
 
 
+@pytest.mark.parametrize(
+    ("answers", "options"),
+    [
+        (["{engine} serve", "n", "LOG=1 N={{n}} {engine} serve --port {{port}}"], "--env LOG=1 --env N={n}"),
+        (["PORT={{port}} N={{n}} {engine} serve"], "--env PORT={port} --env N={n}"),
+    ],
+    ids=["once written again", "with the port"],
+)
+def test_placeholders_in_variables_before_the_command_count(
+    tmp_path: Path, engine: Path, answers: list[str], options: str
+) -> None:
+    code, said = told([*(each.format(engine=engine) for each in answers), "1,2", "", "1m", "n"], tmp_path)
+    assert code == 0, said
+    assert f"tune -P n=1,2 {options} --budget 1m -- {engine} serve" in said.replace("\n", "")
+
+
 @pytest.mark.long
 def test_the_line_is_run_once_it_is_confirmed(tmp_path: Path, engine: Path) -> None:
     code, said = told([f"{engine} serve --wait 1ms", "y", "1", "1,8", "/", "10s", "y"], tmp_path, 120.0)

@@ -35,13 +35,9 @@ def ask() -> int:
     from powerband.files.levels import parse_levels
 
     progress("Which command starts your server? As you type it in a shell, in the foreground, without `&`.")
-    words = _command()
-    options: list[str] = []
-    while len(words) > 1 and _VARIABLE.match(words[0]):  # variables before the command, as in a shell
-        options += ["--env", words.pop(0)]
-    command, known = _varied(words)
+    command, options, known = _varied(*_command())
     if known is None:
-        knobs = [(name, "") for name in _placeholders(command)]
+        knobs = [(name, "") for name in _placeholders([*command, *options])]
     else:
         for knob in _chosen(known):
             command, options = _with_knob(command, options, knob)
@@ -55,8 +51,7 @@ def ask() -> int:
         except ValueError as error:
             raise UsageError(f"-P {name}={levels}: {error}") from None
         parameters += ["-P", f"{name}={levels}"]
-    command, more = _address(command, known)
-    options += more
+    command, options = _address(command, options, known)
     budget = _prompt("How long may it take?", "5m")
     line = ["tune", *parameters, *options, "--budget", budget, "--", *command]
     progress(f"\nThis measures it:\n  powerband {' '.join(map(_quoted, line))}\n")
@@ -67,48 +62,54 @@ def ask() -> int:
     return EXIT_OK
 
 
-def _command() -> list[str]:
+def _command() -> tuple[list[str], list[str]]:
+    """A command that the user types, and the options that set the variables before it, as in a shell."""
     while True:
         text = _prompt("Command")
         try:
-            if words := shlex.split(text):
-                return words
+            words = shlex.split(text)
         except ValueError as error:
             progress(f"That cannot be read as a shell would ({error}).")
+            continue
+        options: list[str] = []
+        while len(words) > 1 and _VARIABLE.match(words[0]):
+            options += ["--env", words.pop(0)]
+        if words:
+            return words, options
 
 
-def _placeholders(command: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(name for word in command for name in _PLACEHOLDER.findall(word) if name != "port"))
+def _placeholders(words: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(name for word in words for name in _PLACEHOLDER.findall(word) if name != "port"))
 
 
-def _varied(command: list[str]) -> tuple[list[str], KnownServer | None]:
-    """The command, and what can vary in it; None if its placeholders say that. If nothing is found, the user is asked
-    for a command with placeholders."""
+def _varied(command: list[str], options: list[str]) -> tuple[list[str], list[str], KnownServer | None]:
+    """The command, its options, and what can vary in it; None if placeholders say that. If nothing is found, the user
+    is asked for a command with placeholders."""
     from powerband.files.known_knobs import knobs_in_help, known_server
     from powerband.processes.asked_help import help_command, help_of, is_go, is_spring
     from powerband.processes.engine_fleet import find_engine
 
-    if _placeholders(command):
-        return command, None
+    if _placeholders([*command, *options]):
+        return command, options, None
     known = known_server(command, is_go=is_go(command), is_spring=is_spring(command))
     if known is not None:
         progress(f"This is {known.name}. It can vary ({known.source}):")
-        return command, known
+        return command, options, known
     asked = " ".join(map(_quoted, help_command(command)))
     progress(f"This is no server that powerband knows. `{asked}` may name its settings; it is ended after 5 s.")
     if click.confirm("Run that?", default=True, err=True):
         found = knobs_in_help(help_of(command, find_engine()))
         if found is not None:
             progress("Its help names what can vary:")
-            return command, found
+            return command, options, found
         progress("It names no option for threads, workers or the like.")
     progress(
         "Write it again with a name in braces where the number stands that is to vary: ./server --threads {threads}"
     )
-    command = _command()
-    if not _placeholders(command):
+    command, options = _command()
+    if not _placeholders([*command, *options]):
         raise UsageError("nothing to vary: no {NAME} stands in that command")
-    return command, None
+    return command, options, None
 
 
 def _chosen(known: KnownServer) -> list[Knob]:
@@ -132,12 +133,13 @@ def _with_knob(command: list[str], options: list[str], knob: Knob) -> tuple[list
     return with_flag(command, knob.flag), options
 
 
-def _address(command: list[str], known: KnownServer | None) -> tuple[list[str], list[str]]:
-    """The command with its port filled in or made `{port}`, and the options that say what is requested."""
+def _address(command: list[str], options: list[str], known: KnownServer | None) -> tuple[list[str], list[str]]:
+    """The command with its port filled in or made `{port}`, unless a variable has it, and the options with the one that
+    says what is requested."""
     from powerband.files.known_knobs import with_flag, with_port
 
     port = "{port}"
-    if not any("{port}" in word for word in command):
+    if not any("{port}" in word for word in [*command, *options]):
         if known is not None and known.port is not None:
             command = with_flag(command, known.port)
         else:
@@ -146,7 +148,7 @@ def _address(command: list[str], known: KnownServer | None) -> tuple[list[str], 
             command, port = (command, number) if with_it is None else (with_it, port)
     path = _prompt("Which path does the load request?", "/")
     address = f"http://127.0.0.1:{port}/{path.lstrip('/')}"
-    return command, [] if address == "http://127.0.0.1:{port}/" else ["--url", address]
+    return command, options if address == "http://127.0.0.1:{port}/" else [*options, "--url", address]
 
 
 def _filled(levels: str) -> str:
