@@ -162,6 +162,9 @@ GO = KnownServer(
 
 _PYTHON = re.compile(r"python[\d.]*")
 _RUNS_ANOTHER = {("bundle", "exec"), ("uv", "run"), ("poetry", "run"), ("pipenv", "run")}
+# Go programs that start another one, which may not be Go's, or to which they pass no variables.
+_LAUNCHERS = {"docker", "docker-compose", "podman", "podman-remote", "nerdctl", "finch", "kubectl", "ctr", "limactl"}
+_LAUNCHERS |= {"doppler", "op", "infisical", "chamber", "aws-vault", "direnv", "envconsul", "task"}
 _OPTION = re.compile(r"^\s{0,12}(?:(-\w)(?:[ =]\S+)?,?\s+)?(--?[A-Za-z][\w-]*)(?:[ =]\[?<?([A-Za-z][\w-]*)>?\]?)?")
 _COUNTS = re.compile(r"threads?|workers?|process(es)?|procs|concurrency|instances|executors|pool")
 _OTHERWISE = {"timeout", "stack", "name", "class", "prefix", "type", "keepalive", "file", "dir", "group", "user"}
@@ -171,7 +174,7 @@ _NO_VALUE = {"Show", "Print", "Enable", "Disable", "Use", "Whether", "Run", "Do"
 
 def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool = False) -> KnownServer | None:
     """Returns the row of the server that a command starts; None if it is not known. `is_go`: its program was built by
-    Go; `is_spring`: the jar after `-jar` is one of Spring Boot."""
+    Go, which says nothing of a launcher's server; `is_spring`: the jar after `-jar` is one of Spring Boot."""
     words = list(command)
     at = _program_at(words)
     names = [PurePath(word).name for word in words[at : at + 1]]
@@ -181,7 +184,7 @@ def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool
             return known
         if names and names[0] in known.programs:
             return known
-    return GO if is_go else None
+    return GO if is_go and not _LAUNCHERS.intersection(names) else None
 
 
 def _program_at(words: Sequence[str]) -> int:

@@ -80,6 +80,8 @@ def test_others_are_known_by_their_executable_or_not_at_all() -> None:
     go = known_server(["./server"], is_go=True)
     assert go is not None and go.knobs[0].set_by == "GOMAXPROCS"
     assert known_server(["node", "app.js"]) is not None
+    for launcher in (["/usr/bin/docker", "run", "image"], ["doppler", "run", "--", "node", "app.js"]):
+        assert known_server(launcher, is_go=True) is None, "what it starts may read no GOMAXPROCS"
     assert known_server(["./server"]) is None and known_server(["java", "-jar"]) is None
 
 
