@@ -382,6 +382,12 @@ def test_a_port_that_is_always_taken_is_given_up(tmp_path: Path) -> None:
     assert "Address already in use" in message
 
 
+def test_a_port_in_use_that_is_not_the_one_it_is_given_is_its_own_mistake(tmp_path: Path) -> None:
+    code, message = failure_of(run_one(experiment(scripted("port-held:9")), tmp_path))
+    assert code == Code.DIED_BEFORE_READY
+    assert "port 9, which it wants, is in use" in message and message.count("EADDRINUSE") == 1, "one start"
+
+
 def test_a_fixed_port_works_when_it_is_free(tmp_path: Path) -> None:
     port = pick_port()
     subject = reference().model_copy(

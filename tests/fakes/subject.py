@@ -1,10 +1,10 @@
 """A scripted server for tests: `subject.py PORT HOW [STATE_FILE]`. Answers every request with 200 unless HOW says else.
 
 `serve`; `exit:N` says something and exits with N; `port-taken` says that its port is taken and exits; `port-taken:N`
-does so for its first N starts (counted in STATE_FILE); `log-ready` says in its log that it is ready; `slow-stop:S`
-needs S seconds to stop; `many-children` leaves children behind that ignore SIGTERM; `error-500` answers 500;
-`crash-on-load` dies at the 50th request; `listen-and-exit:N` listens until it is asked, says something and exits
-with N.
+does so for its first N starts (counted in STATE_FILE); `port-held:N` says that port N is taken and exits;
+`log-ready` says in its log that it is ready; `slow-stop:S` needs S seconds to stop; `many-children` leaves children
+behind that ignore SIGTERM; `error-500` answers 500; `crash-on-load` dies at the 50th request; `listen-and-exit:N`
+listens until it is asked, says something and exits with N.
 
 It drives itself, and answers with a metrics page: `counts:R` counts R things a second; `counts-back:R,N` begins anew
 at the Nth time it is read; `counts-still:R,S` stands still after S seconds; `counts-nothing` has another counter;
@@ -128,6 +128,9 @@ def main():
         say("configuration error: no such pool")
         sys.exit(int(how.partition(":")[2]))
     if how.startswith("port-taken") and port_is_taken(how, Path(sys.argv[3]) if len(sys.argv) > 3 else None):
+        sys.exit(1)
+    if how.startswith("port-held:"):
+        say(f"Error: listen EADDRINUSE: address already in use :::{how.partition(':')[2]}")
         sys.exit(1)
     if how == "many-children":
         for _ in range(3):

@@ -89,6 +89,8 @@ _PORT_TAKEN = re.compile(
     r"|connection in use: ",
     re.I,
 )
+# A port in such a line: `127.0.0.1:80`, `:::80`, `[::]:80`, `*:80`, ` :80`; `port 80`; `('127.0.0.1', 80)`. No time.
+_PORT_NAMED = re.compile(r"(?:(?:\d\.\d+|::|[]*\s'\"(]|^|localhost):|\bport[ :=]+|', )(\d{1,5})\b(?!\.\d)", re.I)
 
 
 @dataclass(frozen=True)
@@ -452,6 +454,12 @@ def apply_knobs(rendered: Rendered, pump: Pump) -> None:
                 ) from error
 
 
+def ports_held(text: str) -> set[int] | None:
+    """Returns the ports that a log names where it says that one is in use; None if it does not say so."""
+    lines = [line for line in text.splitlines() if _PORT_TAKEN.search(line)]
+    return {int(port) for line in lines for port in _PORT_NAMED.findall(line)} if lines else None
+
+
 def last_lines(log_file: Path) -> str:
     """Returns the last lines of a subject's log, as the end of a sentence."""
     text = end_of(log_file, TAIL_BYTES).strip()
@@ -581,8 +589,18 @@ def _wait_ready(
     pump.wait(lambda: probe.exited is not None, 0.001)
     if probe.exited is not None:
         words = last_lines(log_file)
-        if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES, log_from)):
-            which = "on its port" if counted is not None else f"on port {rendered.port}"
+        held = ports_held(end_of(log_file, TAIL_BYTES, log_from))
+        told = (rendered.port, urlsplit(rendered.metrics_url or "").port, rendered.statsd_port)
+        if held and counted is None and held.isdisjoint(told):
+            raise TrialFailed(
+                Code.DIED_BEFORE_READY,
+                f"the server ended before it was ready: port {', '.join(map(str, sorted(held)))}, which it wants, is "
+                f"in use, and it is to serve on port {rendered.port}: let it take {{port}} for that, and a free one "
+                f"for anything else{words}",
+            )
+        if held is not None:
+            found = next((port for port in told if port in held), rendered.port)
+            which = "on its port" if counted is not None else f"on port {found}"
             raise PortTaken(f"the server could not listen {which}, which is in use{words}")
         raise TrialFailed(
             Code.DIED_BEFORE_READY,

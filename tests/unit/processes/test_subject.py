@@ -44,6 +44,7 @@ from powerband.processes.subject_process import (
     describe_exit,
     last_lines,
     listens_elsewhere,
+    ports_held,
     probe_spec,
     ready_check,
     render,
@@ -134,6 +135,26 @@ def test_a_port_in_use_is_not_free() -> None:
         assert not port_is_free(port)
         assert someone_listens("127.0.0.1", port)
     assert not someone_listens("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("line", "ports"),
+    [
+        ("Error: listen EADDRINUSE: address already in use :::3000", {3000}),
+        ("12:34:56.789 main.go:45: listen tcp :8080: bind: address already in use", {8080}),
+        ("bind() to 0.0.0.0:80 failed (98: Address already in use)", {80}),
+        ("[2026-11-29 12:34:56 +0000] [77] [ERROR] Connection in use: ('127.0.0.1', 8000)", {8000}),
+        ("Web server failed to start. Port 9090 was already in use.", {9090}),
+        ("failed to bind host port 127.0.0.1:8081/tcp: address already in use", {8081}),
+        ("failed to bind host port for 0.0.0.0:8081:172.17.0.2:80/tcp: address already in use", {8081, 80}),
+        ('Address already in use - bind(2) for "127.0.0.1" port 9292 (Errno::EADDRINUSE)', {9292}),
+        ("java.net.BindException: Address already in use", set()),
+        ("OSError: [Errno 98] Address already in use", set()),
+        ("listening on port 8080", None),
+    ],
+)
+def test_which_ports_a_log_says_are_in_use(line: str, ports: set[int] | None) -> None:
+    assert ports_held(f"started on port 1234\n{line}\n  port: 4321\n") == ports
 
 
 def test_where_the_kernel_may_take_every_port_one_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,6 +442,7 @@ def test_a_log_that_stays_empty_may_wait_in_a_buffer(
         "Web server failed to start. Port 8080 was already in use.",
         "Bind for 0.0.0.0:8080 failed: port is already allocated.",
         "[ERROR] Connection in use: ('127.0.0.1', 8080)",
+        "listen tcp :8081: bind: address already in use",
     ],
 )
 def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
@@ -437,8 +459,14 @@ def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
         yield SimpleNamespace(exited=ended, pid=1)
 
     monkeypatch.setattr(subject_process, "probe_up", first_loses_its_port)
+    monkeypatch.setattr(subject_process, "pick_ports", lambda count: [*range(8080, 8080 + count)])
     monkeypatch.setattr(subject_process, "POLL_FIRST_S", 0.0)
-    subject = Subject(name="s", command=("sh", "{port}"), ready=Ready(log="^never$", timeout_ns=10**9))
+    subject = Subject(
+        name="s",
+        command=("sh", "{port}", "{metrics_port}"),
+        metrics_url="http://127.0.0.1:{metrics_port}/metrics",
+        ready=Ready(log="^never$", timeout_ns=10**9),
+    )
     assert failure_of(subject, log, pump).code == Code.DIED_BEFORE_READY and len(launched) == 2
     ready_once = subject.model_copy(update={"ready": Ready(log="^ready$", timeout_ns=10**9)})
     with ready_check(render(ready_once, Setting(()), ENGINE), log, pump, None, log.stat().st_size) as is_ready:
