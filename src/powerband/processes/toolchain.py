@@ -11,11 +11,13 @@ import hashlib
 import math
 import os
 import secrets
+import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from powerband.base.errors import SubjectError
@@ -34,7 +36,13 @@ _DIGITS = 16  # of a build's hash, in its folder's name
 _LAYOUT = 2  # version of the cache's layout: a folder for each attempt, and a link to the one that was completed
 _KEPT = "built servers are kept there"
 FILES_MOST, BYTES_MOST = 10_000, 256 << 20  # arbitrary: read in about a second
-_NO_SOURCES = {"target", "node_modules", "obj", ".git", "__pycache__"}
+_NO_SOURCES = {".git", "__pycache__"}
+# Folders that build tools make, and the files beside them by which a folder of that name is known to be one.
+_MADE_BESIDE = {
+    "target": ("pom.xml", "Cargo.toml", "build.sbt", "build.properties", "project.clj"),
+    "obj": ("*.csproj", "*.fsproj", "*.vbproj"),
+    "node_modules": ("package.json",),
+}
 
 
 def given_values(subject: Subject, engine: Path) -> dict[str, str]:
@@ -147,6 +155,19 @@ def _sources_folder(subject: Subject, given: Mapping[str, str]) -> tuple[Path, b
     return Path.cwd() / render_text(subject, Setting(()), values, subject.cwd or os.curdir), False
 
 
+def built_before(subject: Subject, given: Mapping[str, str]) -> str:
+    """Returns a sentence that says so if a server without a folder of its own will not be built, since it was built
+    before: its sources may lie elsewhere, too. Else empty."""
+    folder, is_own = _sources_folder(subject, given)
+    build = given.get("build", "")
+    if is_own or not build or not Path(build).is_dir():
+        return ""
+    return (
+        f"the server that was built earlier is used, since no file below {folder} has changed (files elsewhere are not "
+        f"looked at: `rm {shlex.quote(build)}` lets it be built anew)"
+    )
+
+
 def is_edited_since(subject: Subject, given: Mapping[str, str], at_s: float) -> bool:
     """Returns True if a source or its folder changed after this instant of the wall clock, or cannot be looked at."""
     try:
@@ -178,6 +199,14 @@ def _sources(folder: Path) -> Iterator[Path]:
         if ("experiment.yaml" in files and "trials" in folders) or Path(parent) == cache_folder():
             folders.clear()
             continue
-        folders[:] = sorted(name for name in folders if name not in _NO_SOURCES)
+        folders[:] = sorted(name for name in folders if not _is_made(Path(parent), name, files))
         links = [name for name in folders if (Path(parent) / name).is_symlink()]
         yield from (Path(parent) / name for name in sorted([*files, *links]))
+
+
+def _is_made(parent: Path, name: str, files: Sequence[str]) -> bool:
+    """True if a folder is made from sources. `files`: the names of those beside it."""
+    if name not in _MADE_BESIDE:
+        return name in _NO_SOURCES
+    beside = any(fnmatchcase(file, pattern) for file in files for pattern in _MADE_BESIDE[name])
+    return beside or (parent / name / "CACHEDIR.TAG").is_file()

@@ -31,7 +31,7 @@ from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_LINES, describe_exit, last_lines
-from powerband.processes.toolchain import build_once, given_values, is_edited_since
+from powerband.processes.toolchain import build_once, built_before, given_values, is_edited_since
 from powerband.store import RunDir, TrialRecord, open_private, read_host, write_atomically, writing
 from powerband.wire.specs import Launch
 
@@ -96,10 +96,11 @@ def build_subject(
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, str]:
     """Runs `subject.build`, if there is one, in the subject's folder; a request to stop ends it. A build that fills the
-    folder `{build}` runs once for the same sources, and later runs use it. `again`: a run is resumed whose subject was
-    built before, so the build runs only if its folder is no longer in the cache, or its sources are others now; `note`
-    gets a sentence about that, and the run keeps it. A change to the sources before the last trial ended counts as the
-    server's own, not as an edit. Returns the values of the built-in placeholders.
+    folder `{build}` runs once for the same sources, and later runs use it; `note` gets a sentence about that if there
+    may be sources elsewhere. `again`: a run is resumed whose subject was built before, so the build runs only if its
+    folder is no longer in the cache, or its sources are others now; `note` gets a sentence about that, and the run
+    keeps it. A change to the sources before the last trial ended counts as the server's own, not as an edit. Returns
+    the values of the built-in placeholders.
 
     Raises SubjectError if the build fails, MeasurementError if its log cannot be written, UserInterruptError.
     """
@@ -118,6 +119,8 @@ def build_subject(
         )
         note(text)
         run.keep_note(text)
+    if not again and (text := built_before(subject, given)):
+        note(text)
     build_once(given, partial(_build, subject, subject.build, run, stop), lambda: stop.requested, note)
     if facts and "build" in given and not (again and known):
         # A build that writes where its sources are changes the name that it has next time.

@@ -39,11 +39,33 @@ def test_a_build_folder_is_that_of_its_sources_and_its_command(subject: Subject,
     assert first["folder"] == str(tmp_path / "own") and first["build"].startswith(str(tmp_path / "cache"))
     assert given_values(subject, ENGINE) == first
     assert given_values(subject.model_copy(update={"build": ("cc", "-O2")}), ENGINE)["build"] != first["build"]
-    (tmp_path / "own" / "target").mkdir()
-    (tmp_path / "own" / "target" / "x.o").write_text("made")
-    assert given_values(subject, ENGINE) == first, "what a build made is no source"
     (tmp_path / "own" / "src" / "main.c").write_text("int main(){}")
     assert given_values(subject, ENGINE)["build"] != first["build"]
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "is_source"),
+    [
+        ("target", "Cargo.toml", False),
+        ("target", "target/CACHEDIR.TAG", False),
+        ("obj", "Server.csproj", False),
+        ("node_modules", "package.json", False),
+        ("__pycache__", "", False),
+        ("target", "", True),
+        ("target", "package.json", True),
+        ("obj", "", True),
+        ("build", "build/CACHEDIR.TAG", True),
+    ],
+)
+def test_what_a_build_tool_made_is_no_source_but_a_folder_of_that_name_may_be(
+    subject: Subject, tmp_path: Path, name: str, mark: str, is_source: bool
+) -> None:
+    (tmp_path / "own" / "src" / name).mkdir()
+    if mark:
+        (tmp_path / "own" / "src" / mark).touch()
+    first = given_values(subject, ENGINE)["build"]
+    (tmp_path / "own" / "src" / name / "plan.c").write_text("changed")
+    assert (given_values(subject, ENGINE)["build"] != first) is is_source
 
 
 def test_it_is_built_once_and_again_where_that_did_not_end_well(subject: Subject) -> None:

@@ -54,6 +54,27 @@ def test_a_run_that_is_gone_on_with_is_built_again_only_where_the_cache_lacks_it
     assert (tmp_path / "count").read_text() == "\n\n\n"
 
 
+def test_a_later_run_says_that_it_uses_the_server_built_before_unless_its_folder_is_its_own(
+    run: RunDir, stop: StopRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    own = tmp_path / "own"
+    own.mkdir()
+    inline = subject("sh", "-c", "echo >> ../count; touch {build}/server", cwd=str(own))
+    notes: list[str] = []
+    given = build_subject(inline, run, stop, note=notes.append)
+    assert not notes
+    build_subject(inline, run, stop, note=notes.append)
+    assert len(notes) == 1 and f"no file below {own} has changed" in notes[0] and f"rm {given['build']}" in notes[0]
+    Path(given["build"]).unlink()
+    build_subject(inline, run, stop, note=notes.append)
+    assert len(notes) == 1 and (tmp_path / "count").read_text() == "\n\n"
+    (own / "subject.yaml").touch()
+    for _ in range(2):
+        build_subject(inline.model_copy(update={"folder": str(own)}), run, stop, note=notes.append)
+    assert len(notes) == 1
+
+
 def test_without_a_build_nothing_is_done(run: RunDir, stop: StopRequest) -> None:
     build_subject(Subject(name="s", command=("./server",)), run, stop)
     assert not run.build_log.exists()
