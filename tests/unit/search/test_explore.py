@@ -145,6 +145,19 @@ def test_where_nothing_meets_the_constraints_the_nearest_go_on() -> None:
     assert finalists(made, list(reversed(results))) == made.settings()[:3]
 
 
+def test_settings_that_leave_users_unserved_come_after_those_that_serve_all() -> None:
+    """Those with the highest goodput leave nine of ten users without an answer, and no condition is set."""
+    made = large(design={"order": "race", "seed": 7, "finalists": 3})
+    results = [
+        told(
+            TrialSpec(n, n, 1, setting, 1, Stage.EXPLORE),
+            {"goodput_per_s": 1000.0 - n, "users_unserved_share": 0.9 if n <= 5 else 0.0},
+        )
+        for n, setting in enumerate(made.settings()[:10], 1)
+    ]
+    assert finalists(made, results) == made.settings()[5:8]
+
+
 def test_least_is_best_where_that_is_asked_for() -> None:
     made = large(objective={"metric": "p99", "direction": "minimise"})
     explorer = Explorer(made, 7)

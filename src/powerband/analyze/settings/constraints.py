@@ -159,9 +159,9 @@ def shortfall(constraint: Constraint, value: float | None) -> float | None:
 
 
 def shortfalls(objective: Objective, metrics: Mapping[str, float]) -> float:
-    """The sum of a trial's shortfalls of the constraints, each relative to its threshold; 0 if it meets them all,
-    infinite if it did not measure one."""
-    misses = (shortfall(constraint, as_judged(constraint.metric, metrics)) for constraint in objective.constraints)
+    """The sum of a trial's shortfalls of the constraints, unserved users among them, each relative to its threshold; 0
+    if it meets them all, infinite if it did not measure one."""
+    misses = (shortfall(constraint, as_judged(constraint.metric, metrics)) for constraint in in_force(objective, [metrics]))
     return sum(miss for miss in misses if miss is not None)
 
 
