@@ -388,6 +388,19 @@ def test_full_trials_judge_the_condition_that_short_ones_met() -> None:
     assert analysis.answer.setting is None or threads_of(analysis.answer.setting) != 6
 
 
+def test_short_trials_that_end_before_a_slow_server_has_answered_bar_no_setting() -> None:
+    """Users who wait in line count as errors in a short trial. The budget has no time for full ones."""
+
+    def starved(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        errors = 0.22 if spec.stage is Stage.SCREEN else 0.0
+        return replace(result, metrics={**result.metrics, "error_rate": errors, "achieved_rate_per_s": 1000.0})
+
+    _, specs, analysis = screened(EQUAL, starved, budget="100s", objective={"subject_to": ["error_rate < 1%"]})
+    assert {spec.stage for spec in specs} == {Stage.SCREEN}
+    assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA and len(analysis.answer.undecided) == len(EQUAL)
+    assert all(row.feasible and "short trials" in row.uncertain_because[0] for row in analysis.settings)
+
+
 def test_an_answer_for_which_there_is_only_time_for_short_trials_says_so() -> None:
     """Eleven short trials take 16.5 s, and two full rounds of two settings 44 s."""
     _, specs, analysis = screened(FAR_APART, confirm=0, regret=0.05, budget="50s")

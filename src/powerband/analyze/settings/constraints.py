@@ -161,7 +161,8 @@ def shortfall(constraint: Constraint, value: float | None) -> float | None:
 def shortfalls(objective: Objective, metrics: Mapping[str, float]) -> float:
     """The sum of a trial's shortfalls of the constraints, unserved users among them, each relative to its threshold; 0
     if it meets them all, infinite if it did not measure one."""
-    misses = (shortfall(constraint, as_judged(constraint.metric, metrics)) for constraint in in_force(objective, [metrics]))
+    asked = in_force(objective, [metrics])
+    misses = (shortfall(constraint, as_judged(constraint.metric, metrics)) for constraint in asked)
     return sum(miss for miss in misses if miss is not None)
 
 

@@ -24,7 +24,7 @@ from powerband.loads.measured import is_lower_bound, least_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Departure, Estimate, TrialResult, Verdict
+from powerband.model.results import Departure, Estimate, Starts, TrialResult, Verdict
 
 COSTS = ("threads_max", "rss_bytes_max")
 CHEAPER_BY = 1.2  # a smaller difference in cost is noise, or not worth a clause
@@ -427,22 +427,25 @@ def _judged(result: TrialResult) -> Mapping[str, float]:
 
 def compliance_of(table: ResponseTable) -> dict[Setting, Compliance]:
     """Judges how each setting meets the constraints; one without valid trials says nothing of them. In a race each
-    judgement spends its look's share of the error."""
+    judgement spends its look's share of the error. Short trials show a setting to meet a constraint, and leave it open
+    otherwise: they end before a slow server has answered all users."""
     trials = {setting: [_judged(result) for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
-    found = {
-        setting: judge(
-            table.experiment_of(setting),
-            metrics,
-            settings=1 if alone else max(2, judged),
-            share=table.share,
-            starts=table.starts[setting],
-        )
-        if metrics
-        else Compliance()
-        for setting, metrics in trials.items()
-    }
+    settings = 1 if alone else max(2, judged)
+
+    def judged_by(setting: Setting, metrics: Sequence[Mapping[str, float]], starts: Starts | None) -> Compliance:
+        return judge(table.experiment_of(setting), metrics, settings=settings, share=table.share, starts=starts)
+
+    found = dict.fromkeys(table.settings, Compliance())
+    for setting, metrics in trials.items():
+        if table.has_only_short(setting):
+            seen, by_starts = judged_by(setting, metrics, None), judged_by(setting, [], table.starts[setting])
+            doubts = (f"{reason}, by short trials alone" for reason in seen.barred)
+            unsure = (*doubts, *seen.open)
+            found[setting] = replace(seen, missed=by_starts.missed, lapsed=by_starts.lapsed, open=unsure)
+        elif metrics:
+            found[setting] = judged_by(setting, metrics, table.starts[setting])
     return {setting: _with_apart(table, setting, each) for setting, each in found.items()}
 
 
