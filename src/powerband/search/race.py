@@ -386,10 +386,11 @@ class RacePlanner:
         which may have begun."""
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
         self._begun = max(self._begun, self._screens)  # no short trials any more
-        if not self._experiment.design.confirm:  # an answer does not rest on short trials alone where there is time
-            short = ResponseTable(self._experiment, self._settings, self._results).screened
-            fits = self._trials.fits(Further(FRESH_MIN, min(2, len(self._settings))))
-            self._confirm_blocks = FRESH_MIN if short and fits else 0
+        self._trials.cut(confirming=False)
+        if ResponseTable(self._experiment, self._settings, self._results).screened:
+            self._confirm_blocks = self._confirm_in_time()
+        elif not self._experiment.design.confirm:
+            self._confirm_blocks = 0
         self._confirming = self._finalists() if self._confirm_blocks or self._ahead else ()
         foreseen = self._ahead > 0 and self._is_foreseen(self._confirming)
         self._trials.cut(confirming=not foreseen)
@@ -399,6 +400,14 @@ class RacePlanner:
         else:
             self._confirm_blocks += self._ahead
             self._confirm_from = self._begun
+
+    def _confirm_in_time(self) -> int:
+        """The number of blocks that confirm a race of short trials alone, for which no time was kept free. They are as
+        many as end within the budget; where none was asked for, `FRESH_MIN` if there is time, since an answer does not
+        rest on short trials alone then."""
+        asked, pair = self._experiment.design.confirm, min(2, len(self._settings))
+        wanted = range(self._confirm_blocks, 0, -1) if asked else (FRESH_MIN,)
+        return next((blocks for blocks in wanted if self._trials.fits(Further(blocks, pair))), 0)
 
     def _reconsider(self, named: Setting) -> None:
         """Continues the race without the setting that is being confirmed, if more of its starts failed than may.

@@ -409,6 +409,16 @@ def test_an_answer_for_which_there_is_only_time_for_short_trials_says_so() -> No
     assert "2 short trials of 0.5 s)" in analysis.answer.sentences[0]
 
 
+@pytest.mark.parametrize(("budget_s", "fresh"), [(30, 0), (45, 2), (90, 3)])
+def test_fresh_starts_after_short_trials_begin_only_where_they_end_within_the_budget(budget_s: int, fresh: int) -> None:
+    """Eleven short trials take 16.5 s, and each round of two fresh starts 22 s."""
+    _, specs, analysis = screened(FAR_APART, budget=f"{budget_s}s")
+    assert Counter(spec.stage for spec in specs)[Stage.CONFIRM] == fresh
+    assert sum(trial.took_s or 0.0 for trial in analysis.trials) <= budget_s
+    assert analysis.answer.setting is not None and threads_of(analysis.answer.setting) == 6
+    assert fresh or "2 short trials of 0.5 s)" in analysis.answer.sentences[0]
+
+
 def test_a_race_without_a_margin_measures_its_trials_as_long_as_it_was_told() -> None:
     """With a margin of 0 every difference matters, and no noise is small beside it."""
     made = race_of(3, objective={"margin": 0}, screen="500ms")
