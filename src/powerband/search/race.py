@@ -507,11 +507,12 @@ class RacePlanner:
             return bool(self._live) and all(compliance[setting].missed for setting in self._live)
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
         open_now = still_open(contest, {**compliance, **passing}, table, self._live)
+        decides = compliance[contest.leader].certain and not open_now
         if asked is not None:
             unsure = [setting for setting in open_now if compliance[setting].lapsed]
-            return self._look_at_bound(asked, contest.leader, open_now, unsure)
+            return self._look_at_bound(asked, contest.leader, open_now, unsure, decides=decides)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
-        return compliance[contest.leader].certain and not open_now
+        return decides
 
     def _verdict_on_new(self) -> Verdict | None:
         """The verdict on the new one of two revisions that race; None in any other race, and once one of them left."""
@@ -532,17 +533,18 @@ class RacePlanner:
         return bool(loose)
 
     def _look_at_bound(
-        self, asked: float, leader: Setting, open_now: Sequence[Setting], unsure: Sequence[Setting]
+        self, asked: float, leader: Setting, open_now: Sequence[Setting], unsure: Sequence[Setting], *, decides: bool
     ) -> bool:
         """True once no other setting can be better than the named one by more than `asked` (`design.regret`). Until
         then, settings that can be are open; if none is named yet, `open_now` as in any other race. `unsure`: those of
-        `open_now` that more starts may yet allow, and to which no bound applies until then."""
+        `open_now` that more starts may yet allow, and to which no bound applies until then. `decides`: True if any other
+        race would end, as this one does if it can have no bound: a setting that may be better was not measured."""
         decision = decision_of(self._experiment, self._settings, self._results, self.progress)
         if decision.regret is not None:
             open_now = [*unsure, *(setting for setting, above in decision.above.items() if above > asked)]
         self._settled = frozenset(self._live) - {*open_now, leader, decision.chosen}
         self._met = decision.regret is not None and decision.regret <= asked and not unsure
-        return self._met
+        return self._met or (decides and decision.regret is None)
 
     def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance) -> bool:
         if compliance.barred and not self._may_pass(setting, compliance):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from fakes.races import race_of, result_of, run_experiment, run_planner, threads
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.model.plan import Setting, Stage, TrialSpec
-from powerband.model.results import Answer, AnswerKind
+from powerband.model.results import Answer, AnswerKind, TrialResult
 from powerband.search.race import RacePlanner
 from powerband.search.session import at_rest
 
@@ -129,6 +130,22 @@ def test_who_failed_or_was_not_measured_leaves_no_bound_where_it_may_be_better()
         made = race_of(3, repeats=4, confirm=0)
         answer = run_experiment(made, lambda spec, code=code: code if threads(spec) == 2 else equal(spec)).answer
         assert (answer.regret is not None) is bounded, code
+
+
+@pytest.mark.parametrize("rates", [(1300.0, 1000.0), (1000.0, 1300.0, 700.0)])
+def test_a_race_that_can_have_no_bound_any_more_ends_as_any_other(rates: tuple[float, ...]) -> None:
+    """threads=0 or 1 leads; a setting that left as worse still got faster, so nothing bounds it."""
+    made = race_of(len(rates), repeats=12, confirm=0, regret=0.05)
+    planner, results = RacePlanner(made, 7), list[TrialResult]()
+    while (spec := planner.ask()) is not None:
+        rate = rates[threads(spec)]
+        noise = equal(spec)["goodput_per_s"] / 1000 - 1
+        metrics = {"goodput_per_s": rate * (1 + noise / 20), "threads_max": threads(spec) + 1.0}
+        results.append(replace(result_of(spec, metrics), rising=rate == min(rates)))
+        planner.tell(results[-1])
+    found = analyse(made, results, planner.progress)
+    assert found.race is not None and found.race.ended_by == "decided" and found.race.blocks <= 3
+    assert found.answer.regret is None and found.answer.bound_met is False
 
 
 def test_contests_over_one_table_are_those_over_tables_of_their_own() -> None:
