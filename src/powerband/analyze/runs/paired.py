@@ -186,6 +186,7 @@ def costs_of_changes(
     compared = compared_trials(experiment, trials, race)
     confidence = experiment.objective.confidence
     costs = [_cost(judged, base, each, trials=compared, started=trials, confidence=confidence) for each in changed]
+    costs = [_by_short(experiment, base, cost, compared, race) for cost in costs]
     dearest = 1.0 if experiment.objective.direction == "maximise" else -1.0
     return tuple(sorted(costs, key=lambda cost: (cost.ratio is None, dearest * cost.ratio.value if cost.ratio else 0)))
 
@@ -204,6 +205,27 @@ def _cost(
     pair = base, setting
     found = pair_change(experiment, setting, pair, names, trials=trials, started=started, confidence=confidence)
     return ChangeCost(setting, factor, level, before, found.ratio, found.verdict, found.because)
+
+
+def _by_short(
+    experiment: Experiment, base: Setting, found: ChangeCost, trials: Sequence[TrialResult], race: Race | None
+) -> ChangeCost:
+    """The cost by the short trials of a race, if the change or the baseline left before its full ones. It is that by
+    which the change left, or else of a contest of all settings, since two short trials of a pair hardly show their
+    noise."""
+    short = [trial for trial in trials if trial.stage is Stage.SCREEN]
+    full = {trial.setting for trial in trials if trial.stage is Stage.COMPARE}
+    if not short or found.verdict is not Verdict.INCONCLUSIVE or found.because or {base, found.setting} <= full:
+        return found
+    led = {look.block for look in race.looks if look.leader == base} if race else set()
+    for left in race.departures if race else ():
+        if left.worse and left.setting == found.setting and left.block in led:
+            return replace(found, ratio=left.effect, verdict=Verdict.WORSE)
+    table = ResponseTable(experiment, experiment.settings(), short)
+    contest = hold_contest(experiment, table, scale_of(table), compliance_of(table), against=base, of_full=True)
+    verdict = contest.verdict(found.setting)
+    because = "only short trials compare it with the baseline" if verdict is Verdict.INCONCLUSIVE else ""
+    return replace(found, ratio=contest.effect(found.setting), verdict=verdict, because=because)
 
 
 def _changed(base: Setting, setting: Setting) -> tuple[str, Level, Level]:

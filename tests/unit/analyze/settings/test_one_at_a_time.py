@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from fakes.trials import experiment
-from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.compare import Progress, analyse
 from powerband.model.experiment import Experiment, Objective
-from powerband.model.plan import Setting
-from powerband.model.results import TrialResult, Verdict
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Departure, Estimate, Look, Race, TrialResult, Verdict
 from powerband.report.documents.json import to_document
 from powerband.report.html.charts import main_charts
 from powerband.report.html.verdicts import changes_section
@@ -114,3 +114,33 @@ def test_every_report_says_them() -> None:
 
 def test_charts_do_not_take_it_for_a_grid() -> None:
     assert all(chart.kind != "heat" for chart in main_charts(analyse(case(), trials())))
+
+
+@pytest.mark.parametrize(("leader", "slow"), [("off", "datagram"), ("library", "off")])
+def test_a_change_is_judged_by_short_trials_where_it_or_the_baseline_left_after_them(leader: str, slow: str) -> None:
+    """The race of three settings eliminates the slow one by two rounds of short trials."""
+    design = {"seed": 7, "vary": "one-at-a-time", "order": "race", "screen": "500ms"}
+    made = experiment({"metrics": ("off", "datagram", "library")}, design=design)
+    base, *changed = made.settings()
+    rates = {"off": 900.0, "datagram": 890.0, "library": 895.0, leader: 1000.0, slow: 100.0}
+    results, departures = list[TrialResult](), list[Departure]()
+    for block, stage in enumerate([Stage.SCREEN] * 2 + [Stage.COMPARE] * 3):
+        for setting in made.settings():
+            name = str(setting.as_dict()["metrics"])
+            if stage is Stage.COMPARE and name == slow:
+                continue
+            metrics = {"goodput_per_s": rates[name] * (1 + 0.002 * ((block * 7 + len(name)) % 5 - 2))}
+            results.append(TrialResult(len(results) + 1, block, 1, setting, "measured", (), metrics, stage=stage))
+    gone = next(setting for setting in made.settings() if setting.as_dict()["metrics"] == slow)
+    best = next(setting for setting in made.settings() if setting.as_dict()["metrics"] == leader)
+    departures.append(Departure(gone, 1, "worse", Estimate(0.1, 0.09, 0.11, 0.95, 2), worse=True))
+    look = Look(1, best, {}, (gone,))
+    found = analyse(made, results, Progress(race=Race((look,), tuple(departures), len(results), 30, "decided", 5)))
+    costs = {str(cost.level): cost for cost in found.changes}
+    assert set(costs) == {str(setting.as_dict()["metrics"]) for setting in changed} and base not in changed
+    verdicts = {name: cost.verdict for name, cost in costs.items()}
+    if slow == "datagram":
+        assert verdicts["datagram"] is Verdict.WORSE and costs["datagram"].ratio == departures[0].effect
+    else:
+        assert set(verdicts.values()) == {Verdict.BETTER}, "both, though the baseline has no full trial"
+        assert costs["library"].ratio is not None and costs["library"].ratio.value == pytest.approx(10, rel=0.02)
