@@ -537,8 +537,8 @@ class RacePlanner:
     ) -> bool:
         """True once no other setting can be better than the named one by more than `asked` (`design.regret`). Until
         then, settings that can be are open; if none is named yet, `open_now` as in any other race. `unsure`: those of
-        `open_now` that more starts may yet allow, and to which no bound applies until then. `decides`: True if any other
-        race would end, as this one does if no bound can be had: one that may be better was not measured."""
+        `open_now` that more starts may yet allow, and to which no bound applies until then. `decides`: True if any
+        other race would end, as this one does if it can have no bound: one that may be better was not measured."""
         decision = decision_of(self._experiment, self._settings, self._results, self.progress)
         if decision.regret is not None:
             open_now = [*unsure, *(setting for setting, above in decision.above.items() if above > asked)]
