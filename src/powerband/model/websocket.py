@@ -7,7 +7,6 @@ engine defines their meaning on the wire.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Mapping
@@ -36,13 +35,17 @@ def _json_text(value: Any) -> Any:
     if not isinstance(value, str):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     try:
-        json.loads(_TOKEN.sub("0", value))
+        json.loads(_TOKEN.sub("0", value), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{value!r} is no JSON ({error}): write a mapping, a list or a number, or JSON as text; a text of its own "
             "stands in two pairs of quotes, '\"hello\"'"
         ) from None
     return value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"it has no {name}")
 
 
 def _size(value: Any) -> Any:
@@ -88,9 +91,11 @@ class Binary(Frozen):
     @classmethod
     def _is_base64(cls, value: str) -> str:
         try:
-            base64.b64decode(value, validate=True)
-        except binascii.Error as error:
+            exact = base64.b64encode(base64.b64decode(value, validate=True)).decode()
+        except ValueError as error:
             raise ValueError(f"{value!r} is no base64 ({error}): write a binary message as base64") from None
+        if exact != value:  # bits that stand for no byte: the load engine refuses them
+            raise ValueError(f"{value!r} is no base64: its bytes are written {exact}")
         return value
 
 

@@ -208,9 +208,17 @@ MISTAKES = {
         f"users: 1, {SC}, scenario: [{{call: a, data: hello}}]",
         "load.scenario[0].data in x.yaml:4:84: 'hello' is no JSON",
     ),
+    "data with a number that JSON has not": (
+        f"users: 1, {SC}, scenario: [{{call: a, data: '[-Infinity]'}}]",
+        "load.scenario[0].data in x.yaml:4:84: '[-Infinity]' is no JSON (it has no -Infinity)",
+    ),
     "no base64": (
         "users: 1, scenario: [{binary: '???'}]",
         "load.scenario[0].binary in x.yaml:4:38: '???' is no base64",
+    ),
+    "base64 with bits that are no byte's": (
+        "users: 1, scenario: [{binary: AB==}]",
+        "load.scenario[0].binary in x.yaml:4:38: 'AB==' is no base64: its bytes are written AA==",
     ),
     "an unknown dialect": (
         "users: 1, websocket: {dialect: socketcluster}, scenario: [{event: a, answer: b}]",
