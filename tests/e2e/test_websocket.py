@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from powerband.loads.engine_specs import DESCRIPTORS_RESERVED
 from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.load import Load
 from powerband.model.results import TrialResult
+from powerband.processes.ports import pick_port
 from powerband.store import TrialDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -176,6 +179,31 @@ def test_tune_with_a_websocket_url(tmp_path: Path) -> None:
     assert {row["status"] for row in trials} == {"measured"}
     assert all(row["metrics"]["joined_users"] == 10 for row in trials)
     assert all(failed_share(row["metrics"]) == pytest.approx(0) for row in trials)
+
+
+@pytest.mark.crowded
+def test_a_load_without_trials_misses_users_who_are_lost(tmp_path: Path) -> None:
+    """Each user is lost with its fifth message, after about half of the window."""
+    port = pick_port()
+    with subprocess.Popen([sys.executable, FAKES / "websocket_server.py", str(port), "drop:5"]) as server:
+        try:
+            with socket.socket() as client:
+                while client.connect_ex(("127.0.0.1", port)):
+                    time.sleep(0.01)
+            command = [
+                sys.executable,
+                "-c",
+                "from powerband.cli import main; main()",
+                "load",
+                f"ws://127.0.0.1:{port}/",
+            ]
+            command += ["-c", "10", "-d", "1s", "--pace", "100ms", "--message", "ping", "--format", "json"]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        finally:
+            server.terminate()
+    document = json.loads(done.stdout)
+    assert document["websocket"]["drops"] == {"closed": 10}
+    assert 0.4 < document["error_rate"] < 0.9, "a fifth of what was sent failed, and half of the time nothing was"
 
 
 def engine_path() -> Path:

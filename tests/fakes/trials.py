@@ -41,6 +41,29 @@ def histogram(values: Sequence[int]) -> str:
     return _encoded(tuple(sorted(Counter(values).items())))
 
 
+def joins(**changes: Any) -> dict[str, Any]:
+    """What an engine says of 10 users of WebSockets, all of whom join and stay unless `changes` says otherwise."""
+    return {
+        "joins_started": 10,
+        "joined": 10,
+        "rejoined": 0,
+        "joins_failed": {},
+        "join_time_ns": histogram([2_000_000] * 9 + [30_000_000]),
+        "drops": {},
+        "close_codes": {},
+        "messages_received": 10_000,
+        "unsolicited": 0,
+        "unmatched": 0,
+        "published": 0,
+        "delivered": 0,
+        "delivery_time_ns": histogram([]),
+        "published_in_window": 0,
+        "delivered_in_window": 0,
+        "tallies": {},
+        **changes,
+    }
+
+
 @lru_cache(maxsize=1000)
 def _encoded(counts: tuple[tuple[int, int], ...]) -> str:
     """The histogram of values with their counts. Kept, since most made-up trials have the same times."""

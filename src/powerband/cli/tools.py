@@ -97,7 +97,7 @@ def load(
     if fleet is None and not result.interrupted:
         raise MeasurementError("the load ended before anything was measured")
     if fleet is not None:
-        crowd = crowd_of(result.summaries, (), fleet)
+        crowd = crowd_of(result.summaries, result.joined, fleet)
         of = with_absent(fleet, crowd, wanted), wanted, crowd, result.generators
         print_json(load_document(*of)) if output == "json" else say(f"{load_text(*of)}\n")
     if fleet is None or result.interrupted:

@@ -1,17 +1,27 @@
 """Merges what the engines say of their WebSocket users: joins, drops, deliveries, and counts of the server's workers.
 
-In: the engines' summaries and intervals. Out: a `Crowd`. Not here: its metrics and problems
+In: the engines' summaries, and how many users had joined when. Out: a `Crowd`. Not here: its metrics and problems
 (`loads/websocket/measured.py`), requests and their times (`fleet.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from powerband.readings.fleet import MergedFleet, MergedTimes
 from powerband.wire.load_events import EngineInterval, Summary
+
+
+class Joined(NamedTuple):
+    """The number of `users` that had joined at the end of an interval, `end_ns`. `engine`: the one that these belong to;
+    0 for those of all together, too."""
+
+    end_ns: int
+    users: int
+    engine: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,14 @@ class Crowd:
         return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
 
 
-def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], fleet: MergedFleet) -> Crowd | None:
+def joined_users(intervals: Iterable[EngineInterval]) -> Iterator[Joined]:
+    """Yields the users that had joined at the end of each interval that tells of them."""
+    for event in intervals:
+        if (users := event.get("joined_now")) is not None:
+            yield Joined(event["end_ns"], users, event.get("engine", 0))
+
+
+def crowd_of(summaries: Sequence[Summary], joined: Iterable[Joined], fleet: MergedFleet) -> Crowd | None:
     """Merges what the engines reported; None if no engine has WebSocket users."""
     parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not parts:
@@ -65,7 +82,7 @@ def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], 
     for part in parts:
         for label, count in part["tallies"].items():
             tallies[label] = max(count, tallies.get(label, 0))
-    at_start, mean = _joined(intervals, fleet)
+    at_start, mean = _joined(joined, fleet)
     return Crowd(
         started=sum(part["joins_started"] for part in parts),
         joined=sum(part["joined"] for part in parts),
@@ -84,19 +101,15 @@ def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], 
     )
 
 
-def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
+def _joined(samples: Iterable[Joined], fleet: MergedFleet) -> tuple[int | None, float | None]:
     """The number of users joined at the start of the window and the mean over it, summed over the engines."""
     before: dict[int, int] = {}
     within: dict[int, list[int]] = {}
-    for event in intervals:
-        joined = event.get("joined_now")
-        if joined is None:
-            continue
-        engine = event.get("engine", 0)
-        if event["end_ns"] <= fleet.start_ns:
-            before[engine] = joined
-        elif event["end_ns"] <= fleet.end_ns:
-            within.setdefault(engine, []).append(joined)
+    for sample in samples:
+        if sample.end_ns <= fleet.start_ns:
+            before[sample.engine] = sample.users
+        elif sample.end_ns <= fleet.end_ns:
+            within.setdefault(sample.engine, []).append(sample.users)
     mean = sum(sum(values) / len(values) for values in within.values()) if within else None
     return sum(before.values()) if before else None, mean
 

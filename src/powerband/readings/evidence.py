@@ -18,7 +18,7 @@ from powerband.model.clocks import GeneratorNode
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.results import HeapGrowth, Problem
-from powerband.readings.crowd import Crowd, crowd_of
+from powerband.readings.crowd import Crowd, crowd_of, joined_users
 from powerband.readings.fleet import MergedFleet, MergedTimes
 from powerband.readings.pools import WatchedPool, watched_pools
 from powerband.readings.probe_samples import ProbeSamples
@@ -238,7 +238,7 @@ class Evidence:
     @cached_property
     def crowd(self) -> Crowd | None:
         """The users of a WebSocket load; None where no engine has any."""
-        return crowd_of(self.record.engines, self.intervals, self.fleet)
+        return crowd_of(self.record.engines, joined_users(self.intervals), self.fleet)
 
     @cached_property
     def quiet_time(self) -> QuietTime | None:

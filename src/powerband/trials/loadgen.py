@@ -25,6 +25,7 @@ from powerband.processes.engines import Engines, EnginesHere
 from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.line_file import LineFile
 from powerband.processes.stop_request import StopRequest
+from powerband.readings.crowd import Joined
 from powerband.trials.driving import REPORT_SLACK_S, DriveLoop
 from powerband.wire.load_events import Summary
 from powerband.wire.specs import Drain
@@ -37,12 +38,13 @@ class LoadResult:
     """The outcome of a load. `summaries`: one `summary` event per engine process (protocol/load-event.schema.json);
     `interrupted`: a stop request cut it short, so that they are empty if it came before the load began; `generators`:
     the other machines that made the load, with their clocks; `tls_failure`: why TLS handshakes failed, as far as it is
-    known."""
+    known; `joined`: the WebSocket users of all engines that had joined, over time."""
 
     summaries: tuple[Summary, ...]
     interrupted: bool
     generators: tuple[GeneratorNode, ...] = ()
     tls_failure: str = ""
+    joined: tuple[Joined, ...] = ()
 
 
 def run_load(
@@ -97,7 +99,8 @@ def run_load(
     clocks = tuple(GeneratorNode.from_json(each) for each in fleet.record().get("generators", ()))
     if problem := next(clock_problems(clocks, fleet.summaries, load.duration_ns), None):
         raise MeasurementError(problem.message)
-    return LoadResult(fleet.summaries, interrupted, clocks, tls_failure)
+    joined = tuple(Joined(each.end_ns, each.joined) for each in fleet.intervals if each.joined is not None)
+    return LoadResult(fleet.summaries, interrupted, clocks, tls_failure, joined)
 
 
 def check_url(url: str, allow_hosts: Collection[str]) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from fakes.trials import Figures, summary
+from fakes.trials import SECOND, START_NS, Figures, joins, summary
 from powerband.base.errors import MeasurementError
 from powerband.cli import invoke
 from powerband.processes.engine_fleet import FleetInterval
+from powerband.readings.crowd import Joined
 from powerband.trials import loadgen
 
 
@@ -49,3 +50,17 @@ def test_a_file_gets_no_live_line(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out.startswith("goodput        1,000/s")
+
+
+def test_users_who_lost_their_websocket_would_have_had_messages(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of the users are lost for good after half of the window; all that was sent is answered."""
+    told = summary(Figures(summary={"websocket": joins(drops={"closed": 5})}))
+    joined = tuple(Joined(START_NS + second * SECOND, 10 if second <= 5 else 5) for second in range(11))
+    result = loadgen.LoadResult((told,), interrupted=False, joined=joined)
+    monkeypatch.setattr(loadgen, "run_load", lambda *_, **__: result)
+    assert invoke(["load", "ws://127.0.0.1/", "-c", "10", "--message", "x", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["error_rate"] == pytest.approx(0.25)
+    assert document["response_time_ns"]["p90"] == 10 * SECOND

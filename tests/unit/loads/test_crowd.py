@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import SECOND, START_NS, Figures, experiment, histogram, record_of, spec, trial_series, write_trial
+from fakes.trials import (
+    SECOND,
+    START_NS,
+    Figures,
+    experiment,
+    histogram,
+    joins,
+    record_of,
+    spec,
+    trial_series,
+    write_trial,
+)
 from powerband.analyze.trial.measure import measure
 from powerband.loads.websocket.measured import crowd_problems
 from powerband.model.load import Load
@@ -20,28 +31,6 @@ from powerband.store import TrialDir
 
 MS = 1_000_000
 TALLY = {"tally": {"count_after": '"count":'}}
-
-
-def joins(**changes: Any) -> dict[str, Any]:
-    return {
-        "joins_started": 10,
-        "joined": 10,
-        "rejoined": 0,
-        "joins_failed": {},
-        "join_time_ns": histogram([2 * MS] * 9 + [30 * MS]),
-        "drops": {},
-        "close_codes": {},
-        "messages_received": 10_000,
-        "unsolicited": 0,
-        "unmatched": 0,
-        "published": 0,
-        "delivered": 0,
-        "delivery_time_ns": histogram([]),
-        "published_in_window": 0,
-        "delivered_in_window": 0,
-        "tallies": {},
-        **changes,
-    }
 
 
 def load(**changes: Any) -> Load:
