@@ -96,6 +96,8 @@ class Figures:
     """Number of users that wait from the beginning of the window, and get no answer within it."""
     refused: int = 0
     """Number of users all of whose requests fail; `failed` counts these requests."""
+    away: float = 0.0
+    """Number of these who had lost their WebSocket, on average over the window."""
     engine_wait: float = 0.01
     """Thread-seconds per second that the engine waits for a CPU."""
     subject_cores: float = 0.5
@@ -147,6 +149,7 @@ def summary(figures: Figures) -> dict[str, Any]:
         "carried_out_ns_sum": round(figures.starved * share * window_ns),
         "unanswered": round(figures.starved * share),
         "users_unserved": round((figures.starved + figures.refused) * share),
+        "users_unserved_away_ns": round(figures.away * share * window_ns),
         "users_unserved_requests": round(figures.failed * share) if figures.refused else 0,
         "late_ns_max": figures.stopped_ns,
     }

@@ -289,6 +289,9 @@ pub struct Window {
     /// Number of requests of the users in `users_unserved` that were scheduled within the window; absent in events of
     /// older engines.
     pub users_unserved_requests: Option<u64>,
+    /// Sum, over the users in `users_unserved`, of the time within the window for which they had lost their WebSocket;
+    /// absent in events of older engines.
+    pub users_unserved_away_ns: Option<u64>,
     /// The longest time by which an event loop, which wakes at the end of each interval, came too late for one of the
     /// window, or for the window's start: for so long it did not run. Absent in events of older engines.
     pub late_ns_max: Option<u64>,

@@ -56,10 +56,12 @@ class MergedTimes:
 @dataclass(frozen=True)
 class Unserved:
     """The number of `users` who got no `ok` answer within the window although one was due, and the number of their
-    `requests` in the cohort. `absent`: those of the users who had no connection, on average over the window."""
+    `requests` in the cohort. `away`: those whom the engine counts and who had lost their WebSocket, `absent`: those of
+    the users who had no connection, both on average over the window."""
 
     users: float
     requests: int
+    away: float = 0.0
     absent: float = 0.0
 
 
@@ -199,7 +201,10 @@ def merge_fleet(summaries: Sequence[Summary]) -> MergedFleet | None:
             (s["window"]["carried_out_ns_sum"] - s["window"]["carried_in_ns_sum"]) / SECOND_NS for s in reached
         ),
         unanswered=sum(s["window"]["unanswered"] for s in reached),
-        unserved=_unserved(s["window"] for s in reached),
+        unserved=_unserved(
+            [s["window"] for s in reached],
+            per_s(s["window"].get("users_unserved_away_ns", 0) / SECOND_NS for s in reached),
+        ),
         late_ns=max(s["window"].get("late_ns_max", 0) for s in reached),
         cpu_cores=per_s((s["cpu_user_ns"] + s["cpu_system_ns"]) / SECOND_NS for s in reached),
         cpu_share_max=max(shares, default=0.0),
@@ -209,15 +214,15 @@ def merge_fleet(summaries: Sequence[Summary]) -> MergedFleet | None:
     )
 
 
-def _unserved(windows: Iterable[Window]) -> Unserved | None:
-    """The sum over all windows; None if one of them does not report it."""
+def _unserved(windows: Iterable[Window], away: float) -> Unserved | None:
+    """The sum over all windows; None if one of them does not report it. `away`: as in `Unserved`."""
     users = requests = 0
     for window in windows:
         if "users_unserved" not in window:
             return None
         users += window["users_unserved"]
         requests += window.get("users_unserved_requests", 0)
-    return Unserved(users, requests)
+    return Unserved(users, requests, away)
 
 
 def _add(parts: Iterable[Counts]) -> RequestCounts:

@@ -152,8 +152,8 @@ class Window(TypedDict):
 
     `users_unserved`: users of the closed model without an `ok` answer within the window, although a request was in
     flight all through it, or failed and was retried in vain; `users_unserved_requests`: requests of theirs scheduled
-    within it. `late_ns_max`: the longest time for which an event loop of the engine did not run. Older recordings lack
-    these three.
+    within it; `users_unserved_away_ns`: sum of the times within it for which they had lost their WebSocket.
+    `late_ns_max`: the longest time for which an event loop of the engine did not run. Older recordings lack these four.
     """
 
     outcomes: Outcomes
@@ -167,6 +167,7 @@ class Window(TypedDict):
     unanswered: Count
     users_unserved: NotRequired[Count]
     users_unserved_requests: NotRequired[Count]
+    users_unserved_away_ns: NotRequired[Count]
     late_ns_max: NotRequired[Count]
 
 

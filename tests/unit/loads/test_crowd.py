@@ -182,6 +182,23 @@ def test_users_who_could_not_join_are_not_served(tmp_path: Path, pace: object) -
     assert said.startswith("6 of 10 users had no connection, on average, or were not answered once")
 
 
+def test_users_who_join_again_in_vain_count_once(tmp_path: Path) -> None:
+    """6 of 10 users get no answer, lose their connection, and have none for half of the time; another never joins."""
+    made = Figures(users=9, refused=6, away=3)
+    result = measured(tmp_path, made=made, lines={"joined_now": 6}, joined=9)
+    metrics = result.metrics
+    assert (metrics["users_unserved"], metrics["users_unserved_share"]) == (7, pytest.approx(0.7))
+    assert metrics["error_rate"] == pytest.approx(0.7)
+    (said,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
+    assert said.startswith("7 of 10 users had no connection, on average, or were not answered once")
+
+
+def test_there_are_no_more_unserved_users_than_users(tmp_path: Path) -> None:
+    """Recordings of before do not tell how long the users who were counted had no connection."""
+    metrics = measured(tmp_path, made=Figures(refused=8), lines={"joined_now": 5}).metrics
+    assert metrics["users_unserved"] == 10
+
+
 @pytest.mark.parametrize("pace", [None, {"constant": 10 * MS}])
 def test_users_who_are_lost_within_the_window_would_have_had_requests(tmp_path: Path, pace: object) -> None:
     """Half of the users are lost for good after half of the window; all that were sent are answered."""

@@ -182,6 +182,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
             unanswered: carried.unanswered,
             users_unserved: Some(unserved.users),
             users_unserved_requests: Some(unserved.requests),
+            users_unserved_away_ns: Some(unserved.away_ns),
             late_ns_max: threads.iter().map(|thread| thread.late_ns_max).max(),
         },
         connections: events::Connections {

@@ -302,7 +302,10 @@ impl Recorder {
         self.connections.open_max = self.connections.open_max.max(self.levels.connections);
     }
 
-    pub fn joined(&mut self, intended_ns: u64, joined_ns: u64, again: bool) {
+    /// `user`: as in `sent`.
+    pub fn joined(&mut self, user: usize, intended_ns: u64, joined_ns: u64, again: bool) {
+        let in_window = self.phase == Phase::Measure;
+        self.users.joined(user, joined_ns, in_window.then(|| self.edges.measure_start()));
         self.levels.joined += 1;
         self.websocket.joined += 1;
         self.websocket.rejoined += u64::from(again);
@@ -319,8 +322,9 @@ impl Recorder {
         self.levels.joined -= 1;
     }
 
-    /// Counts a lost connection of a user that had joined.
-    pub fn dropped_out(&mut self, why: Loss) {
+    /// Counts a lost connection of a user that had joined. `user`: as in `sent`.
+    pub fn dropped_out(&mut self, user: usize, why: Loss, at_ns: u64) {
+        self.users.lost(user, at_ns);
         self.counts.drops += 1;
         *self.websocket.drops.entry(why.name()).or_default() += 1;
     }
@@ -406,7 +410,7 @@ impl Recorder {
                 // Requests that were due before the window and sent late, after its start, are among them.
                 let before = self.carried.in_flight_in + self.window.not_cohort_sent;
                 self.carried.unanswered = before.saturating_sub(self.window.not_cohort_ended);
-                self.unserved = self.users.unserved();
+                self.unserved = self.users.unserved(self.edges.measure_start(), edge_ns);
                 self.cpu_at_end_ns = clock::thread_cpu_ns();
                 self.process_at_end = clock::process_use();
             }

@@ -18,22 +18,35 @@ struct User {
     cohort: u32,
 }
 
-/// The number of users who were left out of the window, and the number of their requests in the cohort.
+/// The stretches of the window for which a user had lost its connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Away {
+    /// The start of the stretch under way.
+    since_ns: Option<u64>,
+    /// The sum of those that are over.
+    ns: u64,
+}
+
+/// The number of users who were left out of the window, the number of their requests in the cohort, and the sum of the
+/// times within the window for which they had lost their connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unserved {
     pub users: u64,
     pub requests: u64,
+    pub away_ns: u64,
 }
 
 pub struct Users {
     users: Vec<User>,
+    /// Empty until a user loses its connection.
+    away: Vec<Away>,
     pipeline: u32,
 }
 
 impl Users {
     /// `pipeline`: the number of requests that a user keeps in flight.
     pub fn new(users: usize, pipeline: u32) -> Users {
-        Users { users: vec![User::default(); users], pipeline }
+        Users { users: vec![User::default(); users], away: Vec::new(), pipeline }
     }
 
     #[inline]
@@ -58,16 +71,35 @@ impl Users {
         }
     }
 
-    /// Counts the users left out, at the end of the window. A user without an `ok` answer in the window is left out if
+    /// A user has lost its connection over a WebSocket.
+    pub fn lost(&mut self, user: usize, at_ns: u64) {
+        self.away.resize(self.users.len(), Away::default());
+        if let Some(away) = self.away.get_mut(user) {
+            away.since_ns = Some(at_ns);
+        }
+    }
+
+    /// A user has a connection again. `window_start_ns`: None outside the window.
+    pub fn joined(&mut self, user: usize, at_ns: u64, window_start_ns: Option<u64>) {
+        let Some(away) = self.away.get_mut(user) else { return };
+        if let (Some(since_ns), Some(start_ns)) = (away.since_ns.take(), window_start_ns) {
+            away.ns += at_ns.saturating_sub(since_ns.max(start_ns));
+        }
+    }
+
+    /// Counts the users left out of the window, at its end. A user without an `ok` answer in the window is left out if
     /// a request was in flight all through it, or if one failed and the user tried more requests than it keeps in
     /// flight: a single failure, or one lost connection, may be chance.
-    pub fn unserved(&self) -> Unserved {
+    pub fn unserved(&self, start_ns: u64, end_ns: u64) -> Unserved {
         let mut unserved = Unserved::default();
-        for user in self.users.iter().filter(|user| !user.served) {
+        for (index, user) in self.users.iter().enumerate().filter(|(_, user)| !user.served) {
             let tried = user.cohort + user.failed_before;
             if user.before > 0 || (user.failed > 0 && tried > self.pipeline) {
                 unserved.users += 1;
                 unserved.requests += u64::from(user.cohort);
+                let away = self.away.get(index).copied().unwrap_or_default();
+                let now_ns = away.since_ns.map_or(0, |since_ns| end_ns.saturating_sub(since_ns.max(start_ns)));
+                unserved.away_ns += away.ns + now_ns;
             }
         }
         unserved
@@ -76,7 +108,7 @@ impl Users {
 
 impl Unserved {
     pub fn add(&mut self, other: &Unserved) {
-        sum!(self += other: users, requests);
+        sum!(self += other: users, requests, away_ns);
     }
 }
 
@@ -88,7 +120,8 @@ mod tests {
     const WITHIN: Flight = Flight { intended_ns: 9, sent_ns: 9, step: COHORT };
 
     fn unserved(users: &Users) -> (u64, u64) {
-        (users.unserved().users, users.unserved().requests)
+        let unserved = users.unserved(5, 100);
+        (unserved.users, unserved.requests)
     }
 
     #[test]
@@ -155,9 +188,31 @@ mod tests {
     }
 
     #[test]
+    fn the_time_away_is_that_of_users_left_out_within_the_window() {
+        let mut users = Users::new(3, 1);
+        for user in 0..3 {
+            users.lost(user, 1);
+            users.joined(user, 3, None);
+            users.lost(user, 4);
+            users.joined(user, 15, Some(5));
+            users.lost(user, 90);
+            for _ in 0..2 {
+                users.sent(user, &WITHIN);
+                users.done(user, &WITHIN, Outcome::Timeout, true);
+            }
+        }
+        users.sent(2, &WITHIN);
+        users.done(2, &WITHIN, Outcome::Ok, true);
+        users.joined(1, 92, Some(5));
+        assert_eq!(users.unserved(5, 100), Unserved { users: 2, requests: 4, away_ns: (10 + 10) + (10 + 2) });
+    }
+
+    #[test]
     fn nobody_is_watched_in_the_open_model() {
         let mut users = Users::new(0, 1);
         users.sent(7, &BEFORE);
+        users.lost(7, 1);
+        users.joined(7, 2, Some(1));
         assert_eq!(unserved(&users), (0, 0));
     }
 }

@@ -43,15 +43,18 @@ USERS = Source("users", _metrics, _problems)
 
 def with_absent(fleet: MergedFleet, crowd: Crowd | None, load: Load) -> MergedFleet:
     """Returns the fleet with users who had no connection among the unserved, as many as on average over the window: the
-    engine counts those alone who sent something. Where that is not known, or users leave once they have sent a number
-    of requests, those are meant who never joined."""
+    engine counts those alone who sent something, with the time for which these had none, so that nobody counts twice.
+    Where that mean is not known, or users leave once they have sent a number of requests, those are meant who never
+    joined."""
     if fleet.unserved is None or crowd is None or load.users is None:
         return fleet
     joined: float = crowd.joined - crowd.rejoined
+    counted_away = 0.0
     if crowd.joined_mean is not None and load.requests_per_user is None:
-        joined = crowd.joined_mean
+        joined, counted_away = crowd.joined_mean, fleet.unserved.away
     absent = max(0.0, load.users - joined)
-    return replace(fleet, unserved=replace(fleet.unserved, users=fleet.unserved.users + absent, absent=absent))
+    users = fleet.unserved.users + max(0.0, absent - counted_away)
+    return replace(fleet, unserved=replace(fleet.unserved, users=min(users, load.users), absent=absent))
 
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:

@@ -71,7 +71,7 @@ impl Messages {
     pub fn joined(&mut self, core: &mut Core, index: usize) {
         let done_ns = core.done_ns;
         let member = &mut self.members[index];
-        core.recorder.joined(member.intended_ns, done_ns, member.joined_before);
+        core.recorder.joined(index, member.intended_ns, done_ns, member.joined_before);
         member.joined_before = true;
         member.step = 0;
         member.held = false;
@@ -216,7 +216,7 @@ impl Messages {
             _ => return self.join_failed(core, index, outcome),
         }
         core.recorder.parted();
-        core.recorder.dropped_out(why);
+        core.recorder.dropped_out(index, why, core.done_ns);
         let blocked = self.members[index].blocked.take();
         self.close_member(core, index);
         // A late answer or a wrong message belongs to the oldest request; those behind it only lose their connection.
