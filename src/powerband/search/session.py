@@ -69,8 +69,12 @@ def run_session(
     run; None: on this machine, by the function `trial` (tests pass a simulation). `notes`: sentences for the viewer,
     which also become warnings of the analysis once a trial begins. Raises MeasurementError for a full disk or a missing
     engine, SubjectError for a server that cannot be built or started at all, UsageError if the directory was written by
-    another experiment or version, or if another process is running it."""
-    assert experiment.design.seed is not None, "with_seed comes first"
+    another experiment or version, if its experiment lost its seed, or if another process is running it."""
+    if experiment.design.seed is None:
+        raise UsageError(
+            f"{run.experiment} has no design.seed, from which the plan of its trials follows: put back the one that it "
+            "had (a report.html written before shows it), or begin a new run"
+        )
     with run.locked():
         return _Session(experiment, run, observer, stop, notes).go_on(bench or local_bench(trial))
 
@@ -397,7 +401,8 @@ def analyse_results(
     """Like `analyse_run`, for trials that are already measured. `specs`: the specs of `results`; both are in order of
     their numbers. `seen`: by number, results that the planner gets in place of those."""
     if experiment.design.seed is None:
-        return analyse(experiment, results)
+        because = "the trials are not known to be those of a plan, since experiment.yaml has no design.seed"
+        return _without_plan(experiment, results, because)
     turns = Turns.read(run)
     planner = turns.planner(experiment)
     ran = {result.number: spec for spec, result in zip(specs, results, strict=True)}
@@ -407,14 +412,17 @@ def analyse_results(
         if any(number not in replayed.asked for number in shown):
             raise UsageError("there are trials that nobody asked for")
     except UsageError:
-        analysis = analyse(experiment, results)
-        # Only the plan knows the racing settings, the eliminations with their reasons, and the confirmation.
-        unknown = (
-            "the trials are not those of this experiment's plan in this version of powerband: they are judged as they "
-            "are, without what a race or its confirmation said"
-        )
-        return replace(analysis, warnings=(*analysis.warnings, unknown)) if results else analysis
+        because = "the trials are not those of this experiment's plan in this version of powerband"
+        return _without_plan(experiment, results, because)
     return analyse(experiment, results, at_rest(planner.progress))
+
+
+def _without_plan(experiment: Experiment, results: Sequence[TrialResult], because: str) -> Analysis:
+    """The analysis of trials whose plan is unknown, with a warning that says why. Only the plan knows the racing
+    settings, the eliminations with their reasons, and the confirmation."""
+    analysis = analyse(experiment, results)
+    unknown = f"{because}: they are judged as they are, without what a race or its confirmation said"
+    return replace(analysis, warnings=(*analysis.warnings, unknown)) if results else analysis
 
 
 def _of_run(analysis: Analysis, run: RunDir) -> Analysis:

@@ -142,3 +142,6 @@ def test_who_resumes_an_experiment_that_was_edited_is_told(tmp_path: Path, capsy
         assert (said in " ".join("".join(capsys.readouterr()).split())) is (users == 20)
     invoke(["report", str(folder), "--format", "json"])
     assert said in " ".join(json.loads(capsys.readouterr().out)["warnings"])
+    (folder / "experiment.yaml").write_text(FILE)  # without the seed that was drawn
+    assert invoke(["resume", str(folder)]) == 2
+    assert "experiment.yaml has no design.seed" in " ".join(capsys.readouterr().err.split())

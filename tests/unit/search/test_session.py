@@ -123,6 +123,16 @@ def test_another_experiments_directory_is_refused(run: RunDir, stop: StopRequest
         run_session(experiment({"threads": (8, 16, 32)}), run, Observer(), stop, trial=by_threads)
 
 
+def test_a_run_that_lost_its_seed_is_judged_without_its_plan_and_not_gone_on_with(
+    run: RunDir, stop: StopRequest
+) -> None:
+    run_session(experiment(), run, Observer(), stop, trial=by_threads)
+    unseeded = experiment(design={"seed": None})
+    with pytest.raises(UsageError, match=r"experiment\.yaml has no design\.seed"):
+        run_session(unseeded, run, Observer(), stop, trial=by_threads)
+    assert any("experiment.yaml has no design.seed" in text for text in analyse_run(unseeded, run).warnings)
+
+
 def test_a_seed_is_drawn_once(run: RunDir) -> None:
     unseeded = experiment(design={"seed": None})
     seeded = with_seed(unseeded)
