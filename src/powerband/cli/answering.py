@@ -47,9 +47,7 @@ def revision_answers(output: str) -> Answer:
         code = show_comparison(found, output, run, page, analysis)
         if code == EXIT_OK and refuted_in(analysis):
             return EXIT_THRESHOLD
-        # If nothing can be compared, the trials may show that it is the server's fault, but not that NEW is worse.
-        fault = SubjectError.exit_code
-        return fault if code == MeasurementError.exit_code and exit_code(analysis) == fault else code
+        return with_fault(code, analysis)
 
     return answer
 
@@ -72,6 +70,13 @@ def show_comparison(
     if output != "text":
         progress(f"powerband: {found.sentence}")
     return MeasurementError.exit_code
+
+
+def with_fault(code: int, *analyses: Analysis) -> int:
+    """The exit code of a comparison of these runs. If nothing can be compared, their trials may show that it is the
+    server's fault, but not that NEW is worse."""
+    fault = SubjectError.exit_code
+    return fault if code == MeasurementError.exit_code and {exit_code(each) for each in analyses} == {fault} else code
 
 
 @for_a_reader()

@@ -9,12 +9,11 @@ import click
 from click.core import ParameterSource
 
 from powerband.base.errors import UsageError
-from powerband.cli.answering import answers_of, revision_answers, show_comparison
+from powerband.cli.answering import answers_of, revision_answers, show_comparison, with_fault
 from powerband.cli.options import answer_format_option, report_page
 from powerband.cli.running import View, measure, tune, tuned
 
 if TYPE_CHECKING:
-    from powerband.analyze.runs.changes import RunComparison
     from powerband.api.run_results import Run
 
 
@@ -73,7 +72,7 @@ def compare(
             "{revision} where OLD and NEW go; or, of a server that runs already, --apply-command"
         )
     if second is not None:
-        return show_comparison(_two_runs(Path(first), Path(second)), output)
+        return _compare_runs(Path(first), Path(second), output)
     run = _revisions_of(Path(first))
     return revision_answers(output)(run.experiment, run.analysis, run.directory, None)
 
@@ -101,11 +100,11 @@ def _revisions_of(directory: Path) -> Run:
     return run
 
 
-def _two_runs(first: Path, second: Path) -> RunComparison:
+def _compare_runs(first: Path, second: Path, output: str) -> int:
     from powerband.api.measuring import compare_two_runs, read
 
     try:
         runs = [read(path) for path in (first, second)]
     except UsageError as error:
         raise UsageError(f"{error}. To compare two revisions of a server, write its command after --") from None
-    return compare_two_runs(*runs)
+    return with_fault(show_comparison(compare_two_runs(*runs), output), *(run.analysis for run in runs))

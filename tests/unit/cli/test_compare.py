@@ -74,6 +74,15 @@ def test_two_revisions_of_which_none_starts_are_the_servers_fault(tmp_path: Path
     assert invoke(["compare", str(run)]) == 4
 
 
+def test_two_runs_in_which_no_server_starts_are_the_servers_fault(tmp_path: Path) -> None:
+    first, second = (run_of(tmp_path, {"n": [1, 2]}, {"n=1": 0.0, "n=2": 0.0}) for _ in range(2))
+    assert invoke(["compare", str(first), str(second)]) == 4
+    run = RunDir.open(second)
+    for spec in run.planned().values():
+        write_trial(run.trial(spec.number), failed_record(spec, "engine_failed", "the engine gave up"), None)
+    assert invoke(["compare", str(first), str(second)]) == 5
+
+
 def test_where_the_old_one_alone_was_measured_nothing_is_said_to_be_worse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
