@@ -506,8 +506,9 @@ def read_json_lines(path: Path, damaged: Callable[[DamagedError], None] | None =
                 damaged(found)
 
 
-def disk_error(path: Path, error: OSError) -> MeasurementError:
-    """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or outside of one."""
+def disk_error(path: Path, error: OSError, command: str = "resume") -> MeasurementError:
+    """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or outside of one.
+    `command`: the one of powerband that goes on from there."""
     run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
     if run is None and error.errno == errno.ENOENT:
         gone = "its folder is not there, or was removed meanwhile"
@@ -516,18 +517,19 @@ def disk_error(path: Path, error: OSError) -> MeasurementError:
     advice = (
         f"{cure}, or set TMPDIR to a folder with room"
         if run is None
-        else f"trials finished so far are kept; {cure}, then `powerband resume {run}`"
+        else f"trials finished so far are kept; {cure}, then `powerband {command} {run}`"
     )
     return MeasurementError(f"cannot write to {path}: {error.strerror or error}: {advice}")
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError of the block into the MeasurementError for a disk that cannot be written."""
+def writing(path: Path, command: str = "resume") -> Iterator[None]:
+    """Turns an OSError of the block into the MeasurementError for a disk that cannot be written. `command`: see
+    `disk_error`."""
     try:
         yield
     except OSError as error:
-        raise disk_error(path, error) from error
+        raise disk_error(path, error, command) from error
 
 
 @contextmanager

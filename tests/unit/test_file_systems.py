@@ -44,6 +44,7 @@ def test_a_read_only_run_is_read_and_not_gone_on_with(read_only: RunDir) -> None
     told = CliRunner().invoke(powerband, ["report", path])
     assert "Use threads=4" in told.output and "Report:" not in told.output
     assert "no report.html: cannot write to" in told.output and "Read-only file system" in told.output
+    assert f"then `powerband report {path}`" in told.output and "powerband resume" not in told.output
     with pytest.raises(MeasurementError, match=r"Read-only file system.*make it writable, then `powerband resume"):
         run_to_its_end(read_only)
     with pytest.raises(MeasurementError, match=r"cannot begin a run in .*Read-only.*choose another folder"):

@@ -82,7 +82,8 @@ def test_every_file_may_be_the_one_that_does_not_fit(disk: Path, tmp_path: Path)
         assert list(disk.rglob("*.tmp")) == []
         filler.unlink()
         for run in [RunDir(path) for path in disk.iterdir() if (path / "experiment.yaml").is_file()]:
-            assert f"free some space, then `powerband resume {run.path}`" in said
+            command = "report" if "/report.html: " in said else "resume"
+            assert f"free some space, then `powerband {command} {run.path}`" in said
             unwritten |= WRITTEN - {file.name for file in run.path.rglob("*") if file.stat().st_size}
             kept = [record.spec for record in run.records()]
             run_to_its_end(run, trial, of=SMALL)

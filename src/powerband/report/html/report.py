@@ -52,7 +52,7 @@ def write_report(run: RunDir, analysis: Analysis) -> Path:
     """Makes report.html in the run directory and returns its path. Raises MeasurementError if the file cannot be
     written."""
     text = render_page(gather(run, analysis))
-    with writing(run.report):
+    with writing(run.report, "report"):
         write_atomically(run.report, text)
     return run.report
 
