@@ -28,7 +28,9 @@ from powerband.base.machine import known_noise
 from powerband.files.experiment_file import parse_experiment
 from powerband.live.growing_files import (
     Tail,
+    begun_s,
     changed_at,
+    ended_s,
     is_held,
     is_out_of_files,
     raise_if_out_of_files,
@@ -392,7 +394,7 @@ class RunFollower:
             valid=outcomes.count(Outcome.VALID),
             invalid=outcomes.count(Outcome.INVALID),
             failed=outcomes.count(Outcome.FAILED),
-            started_s=min(began, default=None),
+            started_s=begun_s(self.run.host) or min(began, default=None),
             ended_s=self._ended_s(trials) if status is not RunStatus.RUNNING else None,
             settings=settings_unjudged(experiment, results) if analysis is None else settings_of(analysis),
             trials=self._lines(trials, metric, nodes),
@@ -440,8 +442,10 @@ class RunFollower:
         return status_at_rest(stopped=stopped, lacking=lacking, warnings=warnings)
 
     def _ended_s(self, trials: list[_FollowedTrial]) -> float | None:
-        found = [changed_at(self.run.trial(trial.spec.number).record) for trial in trials[-1:]]
-        return next((each[2] / 1e9 for each in found if each is not None), None)
+        """The end of the last trial, as its record tells, else the time of its file."""
+        records = [self.run.trial(trial.spec.number).record for trial in trials[-1:]]
+        found = [(record, version) for record in records if (version := changed_at(record)) is not None]
+        return next((ended_s(record) or version[2] / 1e9 for record, version in found), None)
 
     def _warnings(self, trials: list[_FollowedTrial], status: RunStatus) -> tuple[str, ...]:
         known = self._known

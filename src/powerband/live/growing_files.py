@@ -2,26 +2,30 @@
 they may be anything. Only plain files are opened here, never a link, a pipe or a device, so that no read blocks. Files
 that other code opens by name are checked by `refused` first.
 
-In: paths. Out: bytes, the complete lines appended since the last read, and whether a run's lock is held.
+In: paths. Out: bytes, the complete lines appended since the last read, the times of day that files tell, and whether a
+run's lock is held.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from powerband.store import RunDir, is_alive
+from powerband.model.host_facts import host_fact
+from powerband.store import NOT_AS_WRITTEN, RunDir, is_alive
 
 CHUNK_BYTES = 1 << 19
 """Bytes read per call, so that an hour of series never delays other tasks."""
 _OWNER_BYTES = 200  # of a lock file that names its owner
 LINE_BYTES_MAX = 1 << 24  # longer than any valid line: a file without a line end in so many bytes is no such file
 FILE_BYTES_MAX = 1 << 28  # larger than any analysis or report
+_DAY_S_MAX = 1e11  # in the year 5138
 
 
 def is_out_of_files(error: BaseException) -> bool:
@@ -98,6 +102,29 @@ def changed_at(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def begun_s(host: Path) -> float | None:
+    """The time of day at which a run was begun, by its host.json; None if that does not tell. The files' own times are
+    those of the copy once a run was copied."""
+    try:
+        return _time_of_day_s(host_fact(json.loads(read_plain(host) or b""), "began"))
+    except NOT_AS_WRITTEN:
+        return None
+
+
+def ended_s(record: Path) -> float | None:
+    """The time of day at which a trial ended, by its record; None like `begun_s`."""
+    try:
+        told = json.loads(read_plain(record) or b"")
+        lasted_ns = max(told["phases"].values(), default=told["monotonic_ns"]) - told["monotonic_ns"]
+        return _time_of_day_s((told["wall_ns"] + lasted_ns) / 1e9)
+    except NOT_AS_WRITTEN:
+        return None
+
+
+def _time_of_day_s(told: Any) -> float | None:
+    return float(told) if isinstance(told, int | float) and 0 < told < _DAY_S_MAX else None
 
 
 class Lines(NamedTuple):

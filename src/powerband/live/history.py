@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from powerband.files.experiment_file import parse_experiment
-from powerband.live.growing_files import changed_at, is_held, plain_text, raise_if_out_of_files, read_plain, run_refused
+from powerband.live.growing_files import (
+    begun_s,
+    changed_at,
+    is_held,
+    plain_text,
+    raise_if_out_of_files,
+    read_plain,
+    run_refused,
+)
 from powerband.live.live_standing import status_at_rest
 from powerband.live.state import RunStatus
 from powerband.store import NOT_AS_WRITTEN, RunDir
@@ -81,6 +89,7 @@ class History:
         self._heads = _Kept[dict[str, str]]()
         self._plans = _Kept[_Plan]()
         self._ends = _Kept[RunStatus]()
+        self._begins = _Kept[float | None]()
 
     def lines(self) -> list[HistoryLine]:
         """All runs, the latest first; empty if the folder cannot be read."""
@@ -118,7 +127,6 @@ class History:
     def _line(self, folder: str) -> HistoryLine:
         path = self.root / folder
         head, plan = self._head(path), self._plan(path)
-        experiment = changed_at(path / "experiment.yaml")
         dated = _DATED.fullmatch(folder)
         return HistoryLine(
             folder=folder,
@@ -128,9 +136,15 @@ class History:
             answer=head.get("answer", ""),
             sure=head.get("sure", ""),
             trials=plan.trials,
-            began_s=None if experiment is None else experiment[2] / 1e9,
+            began_s=self._began_s(RunDir(path)),
             has_report=changed_at(path / "report.html") is not None,
         )
+
+    def _began_s(self, run: RunDir) -> float | None:
+        """The time that host.json tells, else that of the experiment's file."""
+        told = self._begins.get(run.path.name, changed_at(run.host), lambda: begun_s(run.host))
+        experiment = changed_at(run.experiment)
+        return experiment[2] / 1e9 if told is None and experiment is not None else told
 
     def _head(self, path: Path) -> dict[str, str]:
         file = path / "analysis.json"

@@ -205,6 +205,21 @@ def test_records_of_a_run_at_rest_are_looked_at_once(small: RunDir, monkeypatch:
     assert looked and not [path for path in looked if path.name == "record.json"]
 
 
+def test_a_run_that_was_copied_began_and_ended_when_it_was_measured(small: RunDir) -> None:
+    for file in small.path.rglob("*"):
+        os.utime(file, (9000, 9000))
+    state = settled(RunFollower(small.path))
+    host, last = json.loads(small.host.read_text()), small.records()[-1]
+    assert state.started_s == host["wall_s"]
+    lasted_ns = last.phases["stopped"] - last.monotonic_ns
+    assert state.ended_s == pytest.approx((last.wall_ns + lasted_ns) / 1e9)
+    small.host.unlink()
+    small.trial(last.spec.number).record.write_text("{}")
+    os.utime(small.trial(last.spec.number).record, (9001, 9001))
+    state = settled(RunFollower(small.path))
+    assert (state.started_s, state.ended_s) == (9000, 9001), "where nothing tells, the files' own times"
+
+
 def test_results_of_a_run_whose_trials_were_removed_stay(tmp_path: Path) -> None:
     run = written(tmp_path, "run")
     shutil.rmtree(run.trials)

@@ -39,6 +39,23 @@ def test_the_latest_comes_first(tmp_path: Path) -> None:
     assert [line.folder for line in History(tmp_path).lines()] == ["a", "c", "b"]
 
 
+def test_a_run_that_was_copied_began_when_it_was_begun(tmp_path: Path) -> None:
+    for number, name in enumerate(("b", "c", "a")):
+        run = written(tmp_path, name)
+        run.host.write_text(json.dumps({"format": 1, "wall_s": 5000.25 + number}))
+        os.utime(run.experiment, (9000 - number, 9000 - number))
+    lines = History(tmp_path).lines()
+    assert [(line.folder, line.began_s) for line in lines] == [("a", 5002.25), ("c", 5001.25), ("b", 5000.25)]
+
+
+@pytest.mark.parametrize("wall_s", ["NaN", "1e300", "-1", '"x"', "null", "1" + 400 * "0", "1" + 5000 * "0"])
+def test_a_begin_that_is_no_time_is_that_of_the_file(tmp_path: Path, wall_s: str) -> None:
+    run = written(tmp_path, "run")
+    run.host.write_text(f'{{"wall_s": {wall_s}}}')
+    os.utime(run.experiment, (9000, 9000))
+    assert History(tmp_path).lines()[0].began_s == 9000
+
+
 def test_how_it_stands(tmp_path: Path) -> None:
     run = written(tmp_path, "run")
     lines = History(tmp_path)
