@@ -35,6 +35,7 @@ from powerband.wire.load_events import Summary
 RECORD_FORMAT = 1
 _FIRST_ADDED_LATER = "cpu_quota"  # older records lack this field and those below it
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # the errors of a file system without locks
+_VIEWED_S_MAX = 5.0  # a viewer holds a lock for microseconds, unless it is stopped in just these
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it only syncs files, or the folder may not be read
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _IN_THE_WAY = "move away the file that is where a folder must be"
@@ -338,7 +339,7 @@ class RunDir:
             file = open_private(self.path / ".lock", "a+")
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file)
                 held = False
             except OSError as error:
                 if error.errno not in (*_NO_LOCKS, errno.EWOULDBLOCK):
@@ -416,6 +417,21 @@ class RunDir:
             except DamagedError as error:
                 damage[number] = str(error)
         return records, damage
+
+
+def _lock(file: IO[Any]) -> None:
+    """Locks the file for this process alone. A viewer's shared lock, which lasts a moment (`is_held`), is waited for.
+    Raises BlockingIOError if another process has the file for itself, OSError where there are no locks."""
+    until_s = time.monotonic() + _VIEWED_S_MAX
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # refused, too, if it is no viewer
+            fcntl.flock(file, fcntl.LOCK_UN)
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(0.01)
 
 
 def is_alive(owner: str) -> bool:

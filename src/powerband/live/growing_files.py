@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -192,9 +193,9 @@ class Tail:
 
 
 def is_held(lock: Path) -> bool:
-    """True if a living process holds the lock of a run, by the kernel's list of locks or, if the file system has no
-    locks, by the content of the file. Trying to take the lock would keep a run from starting in that moment. Raises
-    OSError if `is_out_of_files`, so that a run in progress never looks ended."""
+    """True if a living process holds the lock of a run, by the kernel's list of locks, by the lock itself or, if the
+    file system has no locks, by the content of the file. Raises OSError if `is_out_of_files`, so that a run in progress
+    never looks ended."""
     try:
         wanted = lock.stat()
         with open("/proc/locks", "rb") as file:  # noqa: PTH123
@@ -211,7 +212,21 @@ def is_held(lock: Path) -> bool:
         where, _, inode = words[5].rpartition(b":")
         if inode == str(wanted.st_ino).encode() and (where == device or _has_open(words[4], wanted)):
             return True
-    return is_alive((read_plain(lock, _OWNER_BYTES) or b"").decode(errors="replace"))
+    return _refuses(lock) or is_alive((read_plain(lock, _OWNER_BYTES) or b"").decode(errors="replace"))
+
+
+def _refuses(lock: Path) -> bool:
+    """True if the lock refuses to be shared: a process of another container has it, which is in no list here. A run
+    that starts waits for the shared lock, which is released at once."""
+    file = open_plain(lock)
+    if file is None:
+        return False
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno == errno.EWOULDBLOCK
+    return False
 
 
 def _has_open(pid: bytes, wanted: os.stat_result) -> bool:

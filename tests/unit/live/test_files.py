@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
+import threading
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -11,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from powerband.live import growing_files
 from powerband.live.growing_files import CHUNK_BYTES, Tail, is_held, open_plain, read_plain, refused, within
+from powerband.store import RunDir
 
 
 def read_all(tail: Tail) -> list[bytes]:
@@ -96,7 +100,13 @@ def test_what_others_would_open_is_looked_at_first(tmp_path: Path) -> None:
     assert refused(within(folder)).startswith("pipe is a link, a pipe or a device")
 
 
-def test_a_lock_is_seen_without_being_tried(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_lock_is_seen_also_where_the_kernel_does_not_list_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    """The kernel lists no lock of another container."""
+    if not listed:
+        monkeypatch.setattr(growing_files, "open", lambda *_: io.BytesIO(), raising=False)
     lock = tmp_path / ".lock"
     assert not is_held(lock)
     with lock.open("w") as file:
@@ -105,3 +115,25 @@ def test_a_lock_is_seen_without_being_tried(tmp_path: Path) -> None:
         assert is_held(lock)
         fcntl.flock(file, fcntl.LOCK_UN)
         assert not is_held(lock)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no look holds it on
+
+
+def test_a_run_starts_while_viewers_look_at_its_lock(tmp_path: Path) -> None:
+    run, ended = RunDir.create(tmp_path, "x", "name: x\n", {}), threading.Event()
+    (run.path / ".lock").touch()
+
+    def look() -> None:
+        while not ended.is_set():
+            is_held(run.path / ".lock")
+
+    viewers = [threading.Thread(target=look) for _ in range(4)]
+    with (run.path / ".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # as a viewer that is stopped in its look
+        for viewer in [*viewers, threading.Timer(0.1, file.close)]:
+            viewer.start()
+        for _ in range(200):
+            with run.locked():
+                assert is_held(run.path / ".lock")
+    ended.set()
+    for viewer in viewers:
+        viewer.join()
