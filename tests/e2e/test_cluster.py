@@ -152,10 +152,13 @@ def check_nothing_left(cluster: Hosts) -> None:
 
 
 def check_nothing_left_by_the_next_run(cluster: Hosts, folder: Path) -> None:
-    """Checks that the next run removes what is left: Ray kills the programs of an actor that it ends, which leave their
-    folders."""
+    """Checks that the next run on all hosts removes what is left: Ray kills the programs of an actor that it ends,
+    which leave their folders."""
     again = ("run", str(file_of(folder)), "--cluster", cluster.address, "--runs", str(folder / "again"))
     assert cluster.powerband(*again).returncode in (0, 5)
+    (run,) = (folder / "again").iterdir()
+    took_part = json.loads(RunDir.open(run).nodes.read_text())["nodes"]
+    assert set(took_part) == {host.address for host in cluster.hosts}, "a folder goes with the next run on its host"
     check_nothing_left(cluster)
 
 

@@ -174,7 +174,9 @@ class Hosts:
         ]
         argv += [f"--node-ip-address={host.address}", f"--object-store-memory={BYTES_OF_STORE}"]
         argv += [f"--temp-dir={host.folder}", *options]
-        host.start(argv, self.env, self.folder / f"{host.name}.log")
+        log = self.folder / f"{host.name}.log"
+        log.unlink(missing_ok=True)  # an earlier Ray on the host said there that it had started
+        host.start(argv, self.env, log)
 
     def _wait(self, host: Host) -> None:
         log = self.folder / f"{host.name}.log"
