@@ -248,6 +248,9 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
     )  # fmt: skip
 
 
+FAULTING = scene(pool("actors", 1.9), cpu_share=0.95, page_faults_per_s=2e7, subject_cpu_system_share=0.6)
+
+
 @pytest.mark.parametrize(
     ("of", "name", "said"),
     [
@@ -258,6 +261,8 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
         (scene(pool("G1 Conc#0", 1.0, busiest=1.0)), None, ""),
         (scene(pool("C2 CompilerThre", 1.0, busiest=1.0)), None, ""),
         (scene(pool("GC Thread", 0.5), pool("actors", 0.5)), BottleneckName.GARBAGE_COLLECTION, "GC Thread"),
+        (replace(FAULTING, host_starts_per_s=5.0), BottleneckName.MEMORY, "20.0 page faults per message"),
+        (replace(FAULTING, host_starts_per_s=1e6), BottleneckName.SUBJECT_CPU, "a message uses"),
     ],
 )  # fmt: skip
 def test_what_limits_a_program_that_drives_itself(of: Scene, name: BottleneckName | None, said: str) -> None:

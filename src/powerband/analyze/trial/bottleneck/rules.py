@@ -328,17 +328,18 @@ def _unless_outweighed(rule: Rule) -> Rule:
 def _memory(scene: Scene) -> Bottleneck | None:
     """Names memory if pages come from disk or are scarce, or if so many new ones are needed that the kernel takes much
     of the CPU. Those of processes that are started for single requests (CGI, a fork for each) do not count: they cost
-    CPU."""
+    CPU. Nor do any where it is not known how many are started."""
     rate = max(scene.rate_per_s, 1e-9)
     pressure = scene.value("psi_memory_share")
     major = scene.major_faults_per_s / rate
     faults = scene.value("page_faults_per_s") / rate
     waiting = sum(pool.blocked_on("memory") for pool in scene.workers + scene.loops)
-    kernel = scene.value("subject_cpu_system_share")
+    kernel, starts = scene.value("subject_cpu_system_share"), scene.starts_per_s_most
     storm = (
         faults >= FAULTS_PER_REQUEST
         and kernel >= FAULT_KERNEL_SHARE
-        and scene.value("threads_started_per_s") < STARTED_EACH * rate
+        and starts is not None
+        and starts < STARTED_EACH * rate
         and (_short_of_cpu(scene) or waiting >= FAULTS_WAIT * max(1.0, scene.value("subject_cpu_cores")))
     )
     pressed = pressure >= MEMORY_PRESSURE and (scene.major_faults_per_s >= 1 or waiting >= WAITS_FOR_MEMORY)

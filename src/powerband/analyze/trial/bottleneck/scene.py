@@ -21,7 +21,7 @@ from powerband.model.runtime import RuntimeView
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
 from powerband.readings.pools import VM_THREAD, WatchedPool, process_cores, watched_share
-from powerband.readings.probe_samples import Counters
+from powerband.readings.probe_samples import Counters, ProbeSamples
 from powerband.wire.load_events import EngineInterval
 
 CPU_SHORT = 0.90  # of its CPUs, used by the subject
@@ -113,10 +113,18 @@ class Scene:
     looked. It can be known where the rates of the looks do not suffice."""
     outgoing: int | None = None
     """The connections of the server's own that were open meanwhile; None if nobody looked."""
+    host_starts_per_s: float | None = None
+    """Threads and processes that began on the whole host; None if they were not counted."""
 
     def value(self, metric: str) -> float:
         """A metric; 0 if it was not measured."""
         return self.metrics.get(metric, 0.0)
+
+    @property
+    def starts_per_s_most(self) -> float | None:
+        """The threads and processes that the subject started, at most: where the kernel did not let them be counted,
+        all that began on the host. None if neither is known."""
+        return self.metrics.get("threads_started_per_s", self.host_starts_per_s)
 
     @property
     def cpu_share(self) -> float:
@@ -255,6 +263,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         tried=_tried(evidence),
         held=evidence.looks.recorded.get("held", {}),
         outgoing=evidence.looks.recorded.get("outgoing"),
+        host_starts_per_s=_starts(probe, start, end),
     )
 
 
@@ -323,6 +332,11 @@ def _served(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> boo
 def _descriptors_left(tree: Counters | None, start_ns: int, end_ns: int) -> float | None:
     levels = None if tree is None else tree.levels("descriptors_left_now", start_ns, end_ns)
     return None if levels is None else float(levels.min())
+
+
+def _starts(probe: ProbeSamples | None, start_ns: int, end_ns: int) -> float | None:
+    grown = None if probe is None else probe.host.growth("forks", start_ns, end_ns)
+    return None if grown is None else grown / (end_ns - start_ns) * SECOND_NS
 
 
 def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float:

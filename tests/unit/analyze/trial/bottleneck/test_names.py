@@ -23,6 +23,7 @@ def prompt(of: Tried, share: float) -> Tried:
 
 LOCKED = pool("pool", 0.03, 0.05, lock=30.8, sleep=0.8)
 IDLE_VM = pool("VM Thread", 0.001, lock=0.999)
+FAULTS = {"page_faults_per_s": 200_000.0, "subject_cpu_system_share": 0.6}
 HANGS = replace(pool("loop", 0.01, 0.01, sleep=0.98), polled=1.0)
 CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("all of 8 threads sleep, 56 requests queue", scene(SLEEPERS, POLLER), B.POOL_TOO_SMALL),
@@ -674,24 +675,25 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(pool("C2 CompilerThre", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER),
         B.POOL_TOO_SMALL,
     ),
+    ("page faults", scene(pool("pool", 0.97, 6.0), POLLER, metrics={**FAULTS, "threads_started_per_s": 0.0}), B.MEMORY),
     (
-        "page faults",
-        scene(
-            pool("pool", 0.97, 6.0), POLLER, metrics={"page_faults_per_s": 200_000.0, "subject_cpu_system_share": 0.8}
-        ),
+        "page faults of a server whose starts nobody counted, where hardly anything began on the host",
+        scene(pool("pool", 0.97, 6.0), POLLER, metrics=FAULTS, host_starts_per_s=5.0),
         B.MEMORY,
     ),
     (
         "page faults of a process that is started for each request",
-        scene(
-            pool("cgi", 0.97, 6.0),
-            POLLER,
-            metrics={
-                "page_faults_per_s": 200_000.0,
-                "subject_cpu_system_share": 0.6,
-                "threads_started_per_s": 800.0,
-            },
-        ),
+        scene(pool("cgi", 0.97, 6.0), POLLER, metrics={**FAULTS, "threads_started_per_s": 800.0}),
+        B.SUBJECT_CPU,
+    ),
+    (
+        "the same, where only the host's starts are counted",
+        scene(pool("cgi", 0.97, 6.0), POLLER, metrics=FAULTS, host_starts_per_s=820.0),
+        B.SUBJECT_CPU,
+    ),
+    (
+        "the same, where no starts are counted",
+        scene(pool("cgi", 0.97, 6.0), POLLER, metrics=FAULTS),
         B.SUBJECT_CPU,
     ),
     (

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from fakes.scenes import IDLE, POLLER, SLEEPERS, pool, scene, tried
-from fakes.trials import Figures, experiment, record_of, spec, summary
+from fakes.trials import Figures, experiment, probe_lines, record_of, spec, summary
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import merge_fleet
+from powerband.readings.probe_samples import read_probe
 
 B = BottleneckName
 
@@ -152,6 +153,18 @@ def test_connections_that_nobody_counted_are_not_said_to_be_kept_or_to_open_at_o
     found = bottleneck_of(scene(IDLE, POLLER, accept_queue=30.0, connections_per_request=uncounted))
     assert found is not None and found.name is B.ACCEPT_BACKLOG and "accept faster" in found.advice
     assert not any("connecting took" in clause or "kept" in clause for clause in found.evidence)
+
+
+def test_where_the_kernel_counts_no_starts_those_of_the_whole_host_are_the_most() -> None:
+    lines = [line | {"host": {**line["host"], "forks": line["at_ns"] // 2**20}} if "host" in line else line for line in
+             probe_lines(Figures())]  # fmt: skip
+    record = record_of(spec(), Figures())
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    seen = scene_of(Evidence.read(record, experiment(), fleet, (), read_probe(lines)), {}, ())
+    assert seen.starts_per_s_most == pytest.approx(953.7)
+    assert replace(seen, metrics={"threads_started_per_s": 3.0}).starts_per_s_most == 3
+    assert scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ()).starts_per_s_most is None
 
 
 def test_where_one_thread_runs_the_runtimes_that_gain_from_cpus_alone_are_named() -> None:
