@@ -40,8 +40,18 @@ def _growths(evidence: Evidence) -> Iterator[tuple[str, float]]:
     for what in ("threads", "descriptors"):
         if (growing := _growth(subject, f"{what}_now", window, COUNT_LEAST)) is not None:
             yield f"{what}_growth_per_s", growing
-            for end_s in _ends_s(growing, _left(subject, f"{what}_left_now", window)):
+            pace = _pace_of_fullest(subject, growing, window) if what == "descriptors" else growing
+            for end_s in _ends_s(pace, _left(subject, f"{what}_left_now", window)):
                 yield f"{what}_lasts_s", end_s
+
+
+def _pace_of_fullest(subject: Counters, growing: float, window: Window) -> float:
+    """How many more descriptors per second the process has open that may open the fewest more, since each has a limit
+    of its own; 0 unless those of all processes grow, and what it may open falls all through the window."""
+    left = subject.fields.get("descriptors_left_now")
+    if left is None or growing <= 0:
+        return 0.0
+    return steady_growth(subject.at_ns, -left, *window, least=1) or 0.0
 
 
 def _queue(evidence: Evidence) -> float | None:

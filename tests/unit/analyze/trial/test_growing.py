@@ -64,13 +64,24 @@ def test_threads_and_descriptors_have_limits_of_their_own() -> None:
             threads_now=10 + 4 * SECONDS,
             threads_left_now=400 - 4 * SECONDS,
             descriptors_now=20 + 50 * SECONDS,
-            descriptors_left_now=1000,
+            descriptors_left_now=1000 - 50 * SECONDS,
         )
     )
     assert found["threads_growth_per_s"] == pytest.approx(4)
     assert found["threads_lasts_s"] == pytest.approx(100 - END_S)
-    assert (found["descriptors_growth_per_s"], found["descriptors_lasts_s"]) == (pytest.approx(50), pytest.approx(20))
+    assert found["descriptors_growth_per_s"] == pytest.approx(50)
+    assert found["descriptors_lasts_s"] == pytest.approx(20 - END_S)
     assert "threads_lasts_s" not in metrics(counters(threads_now=10 + 4 * SECONDS)), "no limit is known"
+
+
+def test_of_several_processes_the_one_with_fewest_descriptors_left_ends_first_at_its_own_pace() -> None:
+    found = metrics(counters(descriptors_now=80 + 40 * SECONDS, descriptors_left_now=1000 - 5 * SECONDS))
+    assert found["descriptors_growth_per_s"] == pytest.approx(40)
+    assert found["descriptors_lasts_s"] == pytest.approx(200 - END_S)
+    others = metrics(counters(descriptors_now=80 + 40 * SECONDS, descriptors_left_now=100))
+    assert "descriptors_lasts_s" not in others, "the fullest process has as many as before"
+    swapped = metrics(counters(descriptors_now=80, descriptors_left_now=1000 - 5 * SECONDS))
+    assert swapped == {"descriptors_growth_per_s": 0}
 
 
 def test_what_stays_has_no_end() -> None:
