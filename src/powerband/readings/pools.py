@@ -61,7 +61,7 @@ class WatchedPool:
     busiest thread. `switches_per_s`: voluntary context switches; `preemptions_per_s`: involuntary ones. `polled`: the
     share of epoll and select in all waits of its threads since they began, 1 for threads that were recognised as event
     loops. `alive_max`: the most threads alive at an event of the stretch; the mean over a short stretch misses threads
-    that end early."""
+    that end early. `busiest_at_most`: True if `busiest` may be the share of several threads that ran in turns."""
 
     use: PoolUse
     busiest: float
@@ -69,6 +69,7 @@ class WatchedPool:
     preemptions_per_s: float
     polled: float
     alive_max: int = 0
+    busiest_at_most: bool = False
 
     @property
     def name(self) -> str:
@@ -173,15 +174,18 @@ def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int,
         blocked=blocked,
         blocked_on={kind: count / seen for kind, count in sorted(waits.items()) if count > 0},
     )
+    alive_max = max(
+        (pool["threads_now"] for at, pool in rows if start_ns - NEAR_NS <= at <= end_ns + NEAR_NS), default=0
+    )
+    busiest = _busiest_listed(group, rows, start_ns, end_ns)
     return WatchedPool(
         use=use,
-        busiest=_busiest(rows, instants, start_ns, end_ns),
+        busiest=_busiest_in_turns(rows, instants, start_ns, end_ns) if busiest is None else busiest,
         switches_per_s=slept * SECOND_NS,
         preemptions_per_s=preempted * SECOND_NS,
         polled=_polled(rows) if group.loops is None else float(group.loops),
-        alive_max=max(
-            (pool["threads_now"] for at, pool in rows if start_ns - NEAR_NS <= at <= end_ns + NEAR_NS), default=0
-        ),
+        alive_max=alive_max,
+        busiest_at_most=busiest is None and alive_max > 1,
     )
 
 
@@ -236,8 +240,28 @@ def _polls_single(rows: Sequence[tuple[int, PoolSample]]) -> bool:
     return sum(polls) > 2 * sum(loops)
 
 
-def _busiest(rows: Sequence[tuple[int, PoolSample]], instants: Sequence[int], start_ns: int, end_ns: int) -> float:
-    """The busiest thread's mean CPU share: each event counts for its time since the event before."""
+def _busiest_listed(
+    group: ThreadGroup, rows: Sequence[tuple[int, PoolSample]], start_ns: int, end_ns: int
+) -> float | None:
+    """The CPU share of the thread that ran longest, from the first row in the stretch to the last; None if the events
+    list no thread of the group twice. Events that list a part of the threads list those that ran longest."""
+    first, last = max(rows[0][0], start_ns), min(rows[-1][0], end_ns)
+    if last <= first:
+        return None
+    grown = []
+    for history in group.listed:
+        if len(history) > 1 and history[0][0] < last and history[-1][0] > first:
+            used = [thread["on_cpu_ns"] for _, thread in history]
+            begun, ended = np.interp([first, last], [at for at, _ in history], used)
+            grown.append(max(0.0, float(ended - begun)))
+    return max(grown) / (last - first) if grown else None
+
+
+def _busiest_in_turns(
+    rows: Sequence[tuple[int, PoolSample]], instants: Sequence[int], start_ns: int, end_ns: int
+) -> float:
+    """The CPU share of the busiest thread if it was the same at each event, which counts for its time since the event
+    before; else the busiest one used less."""
     before = {later: earlier for earlier, later in pairwise(instants)}
     shares: list[tuple[float, float]] = []
     for at, pool in rows:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from powerband.wire.probe_events import PoolSample, Threads, ThreadSample, WaitKind
 
@@ -58,10 +58,12 @@ Seen = dict[int, list[tuple[int, ThreadSample]]]
 @dataclass(frozen=True)
 class ThreadGroup:
     """A pool, or those of its threads that do the same work. `rows`: the time in ns and the counters at each event.
-    `loops`: True if the threads wait for events between their work; None if that is not known."""
+    `loops`: True if the threads wait for events between their work; None if that is not known. `listed`: the samples of
+    those of its threads that the events list, with their pools."""
 
     rows: Rows
     loops: bool | None = None
+    listed: tuple[Sequence[tuple[int, ThreadSample]], ...] = ()
 
 
 def group_name(pool: str, suffix: str) -> str:
@@ -81,7 +83,15 @@ def groups_of(
             rows.setdefault(pool["pool"], []).append((event["at_ns"], pool))
     complete = _complete(events, start_ns, end_ns)
     seen = samples_by_thread(complete)
-    found = {name: ThreadGroup(pool) for name, pool in rows.items()}
+    listed = samples_by_thread(events)
+    of_pool: dict[str, list[int]] = {}
+    for tid, history in listed.items():
+        of_pool.setdefault(history[-1][1].get("pool", ""), []).append(tid)
+
+    def histories(tids: Iterable[int]) -> tuple[Sequence[tuple[int, ThreadSample]], ...]:
+        return tuple(listed[tid] for tid in tids)
+
+    found = {name: ThreadGroup(pool, listed=histories(of_pool.get(name, ()))) for name, pool in rows.items()}
     if not seen:
         return found
     accepting = _accepting(seen, names or {})
@@ -91,13 +101,13 @@ def groups_of(
         resting = _resting(members, start_ns, end_ns)
         groups = _groups(members, seen, resting, start_ns, end_ns, accepting=accepting)
         if len(groups) < 2 and (ACCEPTS not in groups or "accept" in name.lower()):
-            found[name] = ThreadGroup(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
+            found[name] = replace(found[name], loops=True if {LOOP, FREE} & set(groups) else None)
             continue
         whole = [row for row in found.pop(name).rows if row[0] in instants]
         for suffix, tids in groups.items():
             group, threads = group_name(name, suffix) if suffix else name, {tid: members[tid] for tid in tids}
             loops = None if suffix == MIXED else suffix in (LOOP, FREE)
-            found[group] = ThreadGroup(list(_summed(group, threads, whole)), loops)
+            found[group] = ThreadGroup(list(_summed(group, threads, whole)), loops, histories(tids))
     return found
 
 

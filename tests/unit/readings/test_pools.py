@@ -116,6 +116,49 @@ def test_the_busiest_thread_is_the_mean_over_the_window_s_events() -> None:
     assert one(*rows, start_s=0.5, end_s=2).busiest == pytest.approx((0.5 * 0.5 + 1.0) / 1.5)
 
 
+def of_threads(at_s: float, *, alive: int = 2, pool: str = "worker", **used_s: float) -> dict[str, Any]:
+    """An event that lists these of the pool's threads, with the CPU time of each so far; one ran all the time since the
+    event before."""
+    threads = [
+        {
+            "tid": ord(name),
+            "pid": 1,
+            "pool": pool,
+            "name": pool,
+            "on_cpu_ns": round(used * SECOND),
+            "run_wait_ns": 0,
+            "switches": 0,
+        }
+        for name, used in used_s.items()
+    ]
+    whole = sample(pool, at_s, 0, at_s, threads_now=alive, on_cpu_ns_max=SECOND)
+    return {**event(at_s, whole), "threads": threads}
+
+
+@pytest.mark.parametrize(
+    ("looks", "share"),
+    [
+        ([of_threads(0, a=0, b=0), of_threads(1, a=1, b=0), of_threads(2, a=1, b=1)], 0.5),
+        ([of_threads(0, a=0, b=0), of_threads(1, a=0.9, b=0), of_threads(2, a=1.8, b=0.1)], 0.9),
+        # Of hundreds of threads only those are listed that ran longest since the event before.
+        ([of_threads(0, alive=300, a=0), of_threads(1, alive=300, a=1, b=0), of_threads(2, alive=300, a=1, b=1)], 0.5),
+        ([of_threads(0, alive=300, a=0), of_threads(1, alive=300, b=5), of_threads(2, alive=300, a=1.2)], 0.6),
+        ([of_threads(0, a=0), of_threads(1, a=1), of_threads(2, b=1)], 0.5),
+    ],
+    ids=["in turns", "always the same", "not all listed", "listed now and then", "one ended"],
+)
+def test_the_busiest_thread_is_one_and_the_same_all_along(looks: list[dict[str, Any]], share: float) -> None:
+    pool = one(*looks, start_s=0, end_s=2)
+    assert pool.busiest == pytest.approx(share) and not pool.busiest_at_most
+
+
+@pytest.mark.parametrize(("alive", "at_most"), [(1, False), (2, True)])
+def test_where_no_thread_is_listed_the_busiest_one_of_several_is_only_bounded(alive: int, at_most: bool) -> None:
+    looks = [{**of_threads(at, alive=alive), "threads": []} for at in range(3)]
+    pool = one(*looks, start_s=0, end_s=2)
+    assert (pool.busiest, pool.busiest_at_most) == (1.0, at_most)
+
+
 @pytest.mark.parametrize(
     ("pool", "waits", "channels", "loops"),
     [

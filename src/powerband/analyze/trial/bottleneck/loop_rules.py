@@ -126,6 +126,8 @@ def _computing_workers_too_few(pool: WatchedPool, scene: Scene) -> Bottleneck | 
 def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
     """The bottleneck of that name if one thread of the pool has no time left, else None; also if other programs take a
     part of its CPU, but not most of it, while the server has others. `advice`: as in `verdict`."""
+    if pool.busiest_at_most:
+        return None
     if pool.busiest >= LOOP_BUSY * scene.given and not stand_in(pool, scene):
         busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
     elif pool.use.threads < ONE_LOOP < (scene.cpus or 0) and pool.busiest >= MOSTLY_RUNS and never_waits(pool, scene):
