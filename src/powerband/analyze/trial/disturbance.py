@@ -16,6 +16,7 @@ from powerband.analyze.trial.laws import IDLE_KINDS
 from powerband.analyze.trial.processes import foreign_cores
 from powerband.loads.measured import THREAD_SHARE_MAX
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
+from powerband.model.metrics import METRICS
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.pools import WatchedPool, watched_share
@@ -42,9 +43,15 @@ def judged_by_bound(experiment: Experiment) -> bool:
     requests, and the experiment has no condition on times, no claims or published figures, and no limit of its own."""
     objective, measure = experiment.objective, experiment.measure
     rates = objective.metric in RATES and objective.direction == "maximise"
-    timed = any("time" in constraint.metric for constraint in objective.constraints)
+    timed = any(_is_lengthened(constraint.metric) for constraint in objective.constraints)
     limited = measure.foreign_cpu_max is not None or measure.steal_max is not None
     return rates and not (timed or limited or experiment.claims or experiment.published)
+
+
+def _is_lengthened(metric: str) -> bool:
+    """True for a time that a wait for a CPU lengthens; not for CPU time, nor for the time until a limit is reached."""
+    known = METRICS[metric]
+    return known.unit in ("ns", "s") and known.source != "growing" and "cpu_ns" not in metric
 
 
 def foreign_allowed(experiment: Experiment) -> float:

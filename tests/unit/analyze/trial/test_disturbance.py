@@ -233,6 +233,14 @@ def test_the_whole_window_counts_where_no_quiet_part_tells_more(
     assert result.metrics["goodput_per_s"] == pytest.approx(figures.goodput_per_s)
 
 
+QUERIES = Measure.model_validate({"metrics": {"app_query_s": "increase(query_seconds_sum / query_seconds_count)"}})
+
+
+@pytest.mark.parametrize("of", ["errors < 1%", "memory_lasts_s > 60", "subject_cpu_ns_per_request < 5ms"])
+def test_conditions_on_what_others_do_not_lengthen_leave_the_bound(of: str) -> None:
+    assert judged_by_bound(experiment(objective={"constraints": [of]}))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -240,6 +248,8 @@ def test_the_whole_window_counts_where_no_quiet_part_tells_more(
         {"measure": Measure(repeats=3, steal_max=0.5)},
         {"objective": {"metric": "response_time_ns_p99", "direction": "minimise"}},
         {"objective": {"constraints": ["p99 < 50ms"]}},
+        {"objective": {"constraints": ["app_query_s <= 0.05"]}, "measure": QUERIES},
+        {"objective": {"constraints": ["ready_s <= 5"]}},
         {"claims": [{"id": "a", "says": "it is", "holds": "goodput[threads=1] > 1"}]},
     ],
 )
