@@ -30,7 +30,7 @@ AROUND = 0.15
 TELLING = 0.02  # of the time: with less, too few requests are delayed to decide a p99
 HOLDS_UP = (
     ("jvm_safepoint_share", "safepoints stop all Java threads {} of the time"),
-    ("gc_cpu_share", "its garbage collector uses {} of its CPU time"),
+    ("gc_cpu_share", "its garbage collector uses {} of its CPUs"),
     ("psi_io_share", "something on this machine waited for a disk {} of the time"),
 )
 

@@ -322,11 +322,12 @@ def test_a_capacity_far_below_the_most_ends_at_slow_answers() -> None:
     cpu = Bottleneck(BottleneckName.SUBJECT_CPU, ("full",), "")
     look = replace(trial(None, 1, goodput_per_s=1000.0), bottleneck=cpu)
     held = [replace(trial(rate, n), bottleneck=served) for n, rate in enumerate((400.0, 500.0, 560.0), 2)]
-    missed = {"response_time_ns_p99": 90e6, "subject_cpu_share": 0.6}
+    missed = {"response_time_ns_p99": 90e6, "subject_cpu_share": 0.6, "gc_cpu_share": 0.15}
     late = [replace(trial(rate, n, **missed), bottleneck=served) for n, rate in enumerate((620.0, 600.0, 650.0), 5)]
     found = limit_of(search_of(capacity_experiment(), setting(1), [look, *held, *late]))
     assert found is not None and found.name is BottleneckName.SLOW_ANSWERS
     assert "of the 1,000/s that it serves at most" in found.evidence[0] and "60 %" in found.evidence[1]
+    assert found.evidence[2] == "its garbage collector uses 15 % of its CPUs", "a quarter of its CPU time"
     full = [replace(trial(rate, n), bottleneck=served) for n, rate in enumerate((900.0, 950.0, 970.0), 2)]
     there = replace(cpu, evidence=("with 10 users that never pause, full",))
     assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full])) == there
