@@ -33,6 +33,7 @@ LOG_BYTES_PER_REQUEST_NOTE = 100  # a line of an access log
 LOG_BYTES_NOTE = 1 << 20  # less, of few requests, is what it prints when it starts
 # Shares of the window: with enough memory nothing waits for it, while a subject with a database on disk waits for that.
 PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
+RAISE_LIMIT = "raise host.memory_limit, or lower what the server holds"
 
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
 SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok", "invariant", "memory_kills"})
@@ -114,13 +115,15 @@ def _some_foreign(evidence: Evidence, foreign: float, cpus: float) -> Problem:
 
 def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     """Yields notes on waits for memory and disks. They invalidate nothing: the kernel's figures are of the whole host,
-    and the subject may be the one that waits."""
+    and the subject may be the one that waits, as for pages that its memory limit takes from it."""
     share = metrics.get("psi_memory_share", 0.0)
     if share > PRESSURE_NOTES["memory"]:
+        limited = evidence.experiment.host_for(evidence.record.spec.setting).memory_limit_bytes is not None
+        cure = RAISE_LIMIT if limited else "end other programs, or give the server less"
         yield Problem(
             "memory_pressure",
             f"tasks on this machine waited for memory {100 * share:.0f} % of the window, which slows down whatever "
-            "touches a page: end other programs, or give the server less",
+            f"touches a page: {cure}",
             fatal=False,
         )
     share = metrics.get("psi_io_share", 0.0)
@@ -170,7 +173,7 @@ def _killed(evidence: Evidence) -> Iterator[Problem]:
         yield Problem(
             "memory_kills",
             f"the kernel killed {kills} of the server's processes, which wanted more than its memory limit of "
-            f"{format_bytes(limit)}: raise host.memory_limit, or lower what the server holds",
+            f"{format_bytes(limit)}: {RAISE_LIMIT}",
         )
 
 

@@ -355,6 +355,13 @@ def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:
     assert shares == pytest.approx([0.01, 0.005, 0.05])
     pressed = measured(tmp_path / "b", Figures(memory_pressure=0.03, io_pressure=0.2))
     assert codes(pressed) == {"memory_pressure", "io_pressure"} and pressed.valid
+    assert pressed.problems[0].message.endswith("end other programs, or give the server less")
+
+
+def test_a_server_that_its_memory_limit_presses_is_not_to_be_given_less(tmp_path: Path) -> None:
+    pressed = measured(tmp_path, Figures(memory_pressure=0.12), host={"memory_limit": "128MiB"})
+    assert codes(pressed) == {"memory_pressure"}
+    assert pressed.problems[0].message.endswith("raise host.memory_limit, or lower what the server holds")
 
 
 @pytest.mark.parametrize(
