@@ -228,7 +228,10 @@ def _waits_for_its_quota(evidence: Evidence) -> bool:
     if not periods or throttled is None or throttled < THROTTLED * periods:
         return False
     steps = list(_steps_of_cpus(probe.host, np.array(window, dtype=np.float64)))
-    every = sorted({cpu for cpus in evidence.record.cpus.values() for cpu in cpus})
+    pinned = {cpu for part in ("subject", "engine", "probe") for cpu in evidence.record.cpus.get(part, ())}
+    # Of a server in a container, whose CPUs are not chosen here, those of the whole machine are read.
+    whole = len(steps) > len(pinned)
+    every = sorted(pinned.union(evidence.record.cpus.get("machine", ())) if whole else pinned)
     own = [every.index(cpu) for cpu in evidence.record.cpus.get("subject", ())] or range(len(steps))
     if not steps or max(own) >= len(steps):
         return False

@@ -143,6 +143,9 @@ def test_a_server_that_its_quota_stops_does_not_wait_for_others_while_cpus_idle(
     assert stopped.metrics["host_foreign_cores"] > 19 and stopped.valid
     assert stopped.held_up == pytest.approx(lost)
     assert stopped.bottleneck is not None and stopped.bottleneck.name is BottleneckName.CPU_QUOTA
+    pinned = {"subject": [4, 5, *range(70, 100)], "engine": [*range(6, 38)], "probe": [6], "machine": [*range(128)]}
+    again = rewritten(tmp_path / "b", figures, stopped_in_each_period, cpu_quota=quota, cpus=pinned)
+    assert again.held_up == pytest.approx(lost), "only the CPUs that were given are read"
 
 
 @pytest.mark.parametrize(
