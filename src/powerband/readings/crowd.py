@@ -16,7 +16,7 @@ from powerband.wire.load_events import EngineInterval, Summary
 
 
 class Joined(NamedTuple):
-    """The number of `users` that had joined at the end of an interval, `end_ns`. `engine`: the one that these belong to;
+    """The number of `users` that had joined at the end of an interval, `end_ns`. `engine`: the one they belong to;
     0 for those of all together, too."""
 
     end_ns: int
