@@ -126,14 +126,14 @@ def test_a_run_starts_while_viewers_look_at_its_lock(tmp_path: Path) -> None:
         while not ended.is_set():
             is_held(run.path / ".lock")
 
-    viewers = [threading.Thread(target=look) for _ in range(4)]
-    with (run.path / ".lock").open() as file:
-        fcntl.flock(file, fcntl.LOCK_SH)  # as a viewer that is stopped in its look
-        for viewer in [*viewers, threading.Timer(0.1, file.close)]:
-            viewer.start()
-        for _ in range(200):
-            with run.locked():
-                assert is_held(run.path / ".lock")
-    ended.set()
-    for viewer in viewers:
-        viewer.join()
+    viewers = [threading.Thread(target=look, daemon=True) for _ in range(4)]
+    try:
+        with (run.path / ".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH)  # as a viewer that is stopped in its look
+            for viewer in [*viewers, threading.Timer(0.1, file.close)]:
+                viewer.start()
+            for _ in range(200):
+                with run.locked():
+                    assert is_held(run.path / ".lock")
+    finally:
+        ended.set()
