@@ -71,6 +71,7 @@ def test_a_program_that_ends_by_a_defect_says_what_it_was(
     """It once removed the log before it wrote its last words there. It is never a file of the current folder."""
     (tmp_path / "powerband.py").touch()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(actor, "LEASE_S", 60)  # no driver is there to be heard, and the program may start slowly
 
     async def scene() -> None:
         node = NodeActor()
