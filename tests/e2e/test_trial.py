@@ -384,7 +384,7 @@ def test_a_port_that_is_always_taken_is_given_up(tmp_path: Path) -> None:
 
 def test_a_port_in_use_that_is_not_the_one_it_is_given_is_its_own_mistake(tmp_path: Path) -> None:
     code, message = failure_of(run_one(experiment(scripted("port-held:9")), tmp_path))
-    assert code == Code.DIED_BEFORE_READY
+    assert code == Code.PORT_IN_USE
     assert "port 9, which it wants, is in use" in message and message.count("EADDRINUSE") == 1, "one start"
 
 

@@ -76,9 +76,17 @@ def test_context_switches_are_exact_only_where_the_kernel_may_be_watched(
     assert ("sysctl" in exact.advice) is (paranoid == 2 and not permitted) and "None" not in exact.found
 
 
-@pytest.mark.parametrize(("controllers", "good"), [(("cpu", "memory"), True), (("cpu",), False), ((), False)])
+@pytest.mark.parametrize(
+    ("controllers", "says"),
+    [
+        (("cpu", "memory"), "cgroups for CPU quotas and memory limits can be made"),
+        (("cpu",), "only CPU quotas"),
+        (("memory",), "only memory limits"),
+        ((), "none"),
+    ],
+)
 def test_limits_are_found_only_where_their_cgroups_can_be_made(
-    controllers: tuple[str, ...], good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    controllers: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/install.md says that they are among what `doctor` shows."""
     shown = tables((ROOT / "docs" / "install.md").read_text())[1][0]
@@ -90,8 +98,10 @@ def test_limits_are_found_only_where_their_cgroups_can_be_made(
     monkeypatch.setattr(doctor, "limited", partial(limited, root=tmp_path))
     monkeypatch.setattr(cgroups, "_remove", rmtree)  # a folder that is no cgroup has files
     found = doctor._cgroups()
-    assert found.name in shown and (found.status is CheckStatus.OK) is good
-    assert ("host.memory_limit cannot be set here" in found.advice) is (controllers == ("cpu",))
+    assert found.name in shown and (found.status is CheckStatus.OK) is (len(controllers) == 2)
+    assert found.found == says
+    for controller, key in (("cpu", "cpu_quota"), ("memory", "memory_limit")):
+        assert (f"host.{key} cannot be set here" in found.advice) is (controller not in controllers)
     assert not list(tmp_path.rglob("powerband-*"))
 
 

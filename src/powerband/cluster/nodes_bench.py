@@ -197,7 +197,13 @@ class ClusterBench:
         folders = [*asked, *([Path(folder)] if folder else [])]
         own = [path for path in dict.fromkeys(folders) if not path.resolve().is_relative_to(library)]
         without = NEVER_NEEDED | (MADE_BY_BUILDS if experiment.subject.build is not None else frozenset())
-        self._parcels = [pack(path, without) for path in own]
+        try:
+            self._parcels = [pack(path, without) for path in own]
+        except MeasurementError as error:
+            cure = (
+                "name a smaller folder, or say with subject.build how the server is built: what builds make is left out"
+            )
+            raise MeasurementError(f"{error}; {cure}") from None
         for path in own:
             size = size_text(path, without)
             self._job.observer.note(f"copied to each node, and removed there at the end: {path} ({size})")

@@ -42,7 +42,7 @@ def pack(folder: Path, without: Collection[str] = ()) -> bytes:
             if size > UNPACKED_MOST or out.tell() > PACKED_MOST:
                 raise MeasurementError(
                     f"{folder} is too large to be sent: more than {PACKED_MOST >> 20} MiB compressed or "
-                    f"{UNPACKED_MOST >> 30} GiB in full; {_largest(folder)}"
+                    f"{UNPACKED_MOST >> 30} GiB in full; {_largest(folder, without)}"
                 )
     return out.getvalue()
 
@@ -59,6 +59,7 @@ def unpack(parcel: bytes, folder: Path) -> None:
                 if size > UNPACKED_MOST:
                     raise MeasurementError(f"what was sent is larger than {UNPACKED_MOST >> 30} GiB in full")
                 _extract(archive, member, folder.resolve())
+            _check_links(folder.resolve())
             while archive.fileobj is not None and archive.fileobj.read(_READ_BYTES):
                 pass  # the checksum of the whole comes last
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -67,7 +68,7 @@ def unpack(parcel: bytes, folder: Path) -> None:
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     """Writes a member of an archive as a new file of this user. Python before 3.11.4 has no filter that makes its own
-    `extract` safe. Raises TarError if anything would be written, or a link would lead, outside of the folder."""
+    `extract` safe. Raises TarError if anything would be written or a link would lead, outside of the folder."""
     to = _within(member.name, folder)
     if os.path.lexists(to):
         raise tarfile.ReadError(f"{member.name} is there twice")
@@ -86,6 +87,16 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) ->
         os.utime(to, (member.mtime, member.mtime))
     else:
         raise tarfile.ReadError(f"{member.name} is no file")
+
+
+def _check_links(folder: Path) -> None:
+    """Raises TarError if a link in the folder leads out of it, and removes it: once all are there, a later one may have
+    changed where it leads, or it may have a second name elsewhere."""
+    for root, folders, names in os.walk(folder):
+        for path in (Path(root) / name for name in [*folders, *names]):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(folder):
+                path.unlink()
+                raise tarfile.ReadError(f"{path.relative_to(folder)} leads outside")
 
 
 def _within(name: str, folder: Path) -> Path:
@@ -132,7 +143,7 @@ def _movable(path: Path, entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def _largest(folder: Path) -> str:
-    sizes = {path: path.stat().st_size for path in _files(folder)[0] if path.is_file()}
+def _largest(folder: Path, without: Collection[str]) -> str:
+    sizes = {path: path.stat().st_size for path in _files(folder, without)[0] if path.is_file()}
     largest = max(sizes, key=lambda path: sizes[path])
     return f"the largest file is {largest.relative_to(folder)} with {sizes[largest] / 1e6:.0f} MB"

@@ -86,8 +86,9 @@ def unit_of(term: Term) -> str | None:
     match term:
         case Reference(metric, _):
             return METRICS[metric].unit
-        case Arithmetic("/", left, Number(1e9)) if unit_of(left) == "ns":
-            return "s"
+        case Arithmetic("*" | "/" as op, left, Number(1e3 | 1e6 | 1e9 as scale)) if unit_of(left) in ("s", "ns"):
+            # All else is in milliseconds or microseconds.
+            return {("ns", "/", 1e9): "s", ("s", "*", 1e9): "ns"}.get((unit_of(left) or "", op, scale), "")
         case Arithmetic(op, left, right):
             first, second = unit_of(left), unit_of(right)
             if op in "+-" or second is None or (first is None and op == "*"):

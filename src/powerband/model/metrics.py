@@ -295,7 +295,8 @@ class _Registry(dict[str, Metric]):
         if not name.startswith(OWN):
             raise KeyError(name)
         unit = next((unit for end, unit in _OWN_UNITS.items() if name.endswith(end)), "count")
-        return Metric(name, unit, "own", "the server's own, as the experiment defines it")
+        about = "the server's own, as the experiment defines it"
+        return Metric(name, unit, "own", about, of_whole=name.endswith("_share"))
 
 
 METRICS: dict[str, Metric] = _Registry({metric.name: metric for metric in _metrics()})

@@ -44,9 +44,11 @@ def check_answered(
             f"the server never answered a request ({ended}): check load.scenario and subject.url (of WebSockets also "
             "load.websocket.match and unsolicited), or raise load.timeout and measure.warmup_max if it is that slow",
         )
-    cure = _handshakes(outcomes, stderr_file) or said or "check the path, the checks and the server's log"
+    known = _handshakes(outcomes, stderr_file) or said
+    cure = known or "check the path, the checks and the server's log"
     code = Code.NO_VALID_RESPONSE
-    if statuses and set(statuses) <= NOT_THERE_YET:
+    otherwise = any(outcomes[name] for name in ANSWERS - {"status_rejected"})
+    if statuses and set(statuses) <= NOT_THERE_YET and not (known or otherwise):
         code = Code.UNAVAILABLE
         cure = (
             "if it still starts, let the load wait for that with --ready-http PATH or --ready-log REGEX "

@@ -89,8 +89,11 @@ _PORT_TAKEN = re.compile(
     r"|connection in use: ",
     re.I,
 )
-# A port in such a line: `127.0.0.1:80`, `:::80`, `[::]:80`, `*:80`, ` :80`; `port 80`; `('127.0.0.1', 80)`. No time.
-_PORT_NAMED = re.compile(r"(?:(?:\d\.\d+|::|[]*\s'\"(]|^|localhost):|\bport[ :=]+|', )(\d{1,5})\b(?!\.\d)", re.I)
+# A port in such a line: `127.0.0.1:80`, `:::80`, `[::]:80`, `*:80`, ` :80`; `port 80`; `('127.0.0.1', 80)`. No
+# time, nor another number of a line in JSON (`"level":50`).
+_PORT_NAMED = re.compile(
+    r"(?:(?:\d\.\d+|::|[]*\s(]|(?<!\w)['\"]|^|localhost):|\bport['\"]?[ :=]+|', )(\d{1,5})\b(?!\.\d)", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -593,7 +596,7 @@ def _wait_ready(
         told = (rendered.port, urlsplit(rendered.metrics_url or "").port, rendered.statsd_port)
         if held and counted is None and held.isdisjoint(told):
             raise TrialFailed(
-                Code.DIED_BEFORE_READY,
+                Code.PORT_IN_USE,
                 f"the server ended before it was ready: port {', '.join(map(str, sorted(held)))}, which it wants, is "
                 f"in use, and it is to serve on port {rendered.port}: let it take {{port}} for that, and a free one "
                 f"for anything else{words}",

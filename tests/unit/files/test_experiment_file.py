@@ -635,6 +635,11 @@ def test_a_ratio_that_is_no_share_of_a_whole_may_be_held_below_any_number(text: 
     assert parse_constraint(text)["threshold"] >= 1
 
 
+def test_a_share_of_the_servers_own_is_one_of_a_whole() -> None:
+    with pytest.raises(ValueError, match="80%"):
+        parse_constraint("app_thread_share < 80")
+
+
 def test_a_time_laid_over_another_takes_its_place() -> None:
     text = with_lines(
         "load: {users: 5, think: {uniform: [1s, 2s]}}",

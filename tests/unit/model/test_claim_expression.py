@@ -38,6 +38,8 @@ def test_the_tree_of_a_claim() -> None:
         ("10/slots[core=20] > 4", {"20": 2.0}, True),
         ("app_wait_s[core=20] > 0.5 * mean[core=30] / 1000000000", {"20": 0.02, "30": 3e7}, True),
         ("p99[core=30] / 1000000000 - app_wait_s[core=20] < 5ms", {"20": 0.02, "30": 3e7}, False),
+        ("app_wait_s[core=20] * 1000000000 > mean[core=30]", {"20": 0.02, "30": 3e7}, False),
+        ("app_wait_s[core=20] * 1000 < p99[core=30] / 1000000", {"20": 0.02, "30": 3e7}, True),
     ],
 )
 def test_the_sides_of_a_claim(text: str, values: dict[str, float], truth: bool) -> None:

@@ -110,7 +110,9 @@ def test_ratios_as_changes() -> None:
     assert findings.range_phrase(Estimate(1.0, 0.9999, 1.2, 0.95, 4)) == "0.0 to +20 %"
     assert findings.range_phrase(Estimate(0.95, None, None, 0.95, 1)) == "−5.0 %"
     assert findings.range_phrase(None) == "–"
-    assert findings.range_phrase(Estimate(1.2, 1.1, 1.3, 0.95, 4), at_least=True) == "≥ +20 %"
+    assert findings.range_phrase(Estimate(1.2, 1.1, 1.3, 0.95, 4), at_least=True) == "≥ +10 %"
+    assert findings.range_phrase(Estimate(1.05, 0.8, 1.3, 0.95, 4), at_least=True) == "≥ −20 %"
+    assert findings.range_phrase(Estimate(1.2, None, None, 0.95, 1), at_least=True) == "≥ +20 %"
 
 
 def test_ends_that_round_to_one_are_no_interval() -> None:

@@ -243,10 +243,15 @@ def test_a_soak_stands_beside_the_trials_before_it() -> None:
     slower = replace(soak, trial=disturbed.number, figures=(replace(figures[0], worse=False),))
     judged = replace(analysis, soak=slower, trials=(disturbed, *analysis.trials[1:]))
     assert "not judged" in Outline(render_page(synthetic.page(judged))).text
+    faster = replace(judged, soak=replace(slower, figures=(said_of["no worse"],)))
+    assert "no worse" in Outline(render_page(synthetic.page(faster))).text
     endless = replace(analysis.trials[0], metrics={**analysis.trials[0].metrics, "error_rate": 0.2})
     late = replace(soak, trial=endless.number, figures=(replace(figures[1], metric="response_time_ns_p99"),))
     failing = replace(analysis, soak=late, trials=(endless, *analysis.trials[1:]))
     assert "≥ 1.05 ms" in Outline(render_page(synthetic.page(failing))).text
+    within = SoakFigure("response_time_ns_p99", 20e6, 20e6, 19e6, 21e6, worse=False)
+    text = Outline(render_page(synthetic.page(replace(failing, soak=replace(late, figures=(within,)))))).text
+    assert "not judged" in text and "as before" not in text
 
 
 def test_capacities_have_curves_and_tables() -> None:

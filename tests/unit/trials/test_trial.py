@@ -70,11 +70,21 @@ def test_where_every_answer_is_rejected_the_failure_names_the_statuses() -> None
         check_answered(Counter(status_rejected=12), Counter({"403": 10, "302": 2}))
 
 
-@pytest.mark.parametrize(("other", "code"), [("502", Code.UNAVAILABLE), ("404", Code.NO_VALID_RESPONSE)])
-def test_a_server_that_still_starts_is_told_from_one_that_is_asked_for_the_wrong_thing(other: str, code: Code) -> None:
+@pytest.mark.parametrize(
+    ("other", "also", "said", "code"),
+    [
+        ("502", {"reset": 1}, "", Code.UNAVAILABLE),
+        ("404", {}, "", Code.NO_VALID_RESPONSE),
+        ("502", {"check_failed": 9}, "", Code.NO_VALID_RESPONSE),
+        ("502", {}, "JMeter said: no such element", Code.NO_VALID_RESPONSE),
+    ],
+)
+def test_a_server_that_still_starts_is_told_from_one_that_is_asked_for_the_wrong_thing(
+    other: str, also: dict[str, int], said: str, code: Code
+) -> None:
     with pytest.raises(TrialFailed) as failed:
-        check_answered(Counter(status_rejected=12), Counter({"503": 10, other: 2}))
-    assert failed.value.failure.code == code
+        check_answered(Counter(status_rejected=12, **also), Counter({"503": 10, other: 2}), said=said)
+    assert failed.value.failure.code == code and said in failed.value.failure.message
     assert ("--ready-http" in failed.value.failure.message) == (code is Code.UNAVAILABLE)
 
 

@@ -215,12 +215,14 @@ def _by_short(
     noise."""
     short = [trial for trial in trials if trial.stage is Stage.SCREEN]
     full = {trial.setting for trial in trials if trial.stage is Stage.COMPARE}
-    if not short or found.verdict is not Verdict.INCONCLUSIVE or found.because or {base, found.setting} <= full:
+    if not short or found.verdict is not Verdict.INCONCLUSIVE or {base, found.setting} <= full:
         return found
     led = {look.block for look in race.looks if look.leader == base} if race else set()
     for left in race.departures if race else ():
         if left.worse and left.setting == found.setting and left.block in led:
-            return replace(found, ratio=left.effect, verdict=Verdict.WORSE)
+            return replace(found, ratio=left.effect, verdict=Verdict.WORSE, because="")
+    if found.because:
+        return found
     table = ResponseTable(experiment, experiment.settings(), short)
     contest = hold_contest(experiment, table, scale_of(table), compliance_of(table), against=base, of_full=True)
     verdict = contest.verdict(found.setting)

@@ -119,7 +119,8 @@ def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
     share = metrics.get("psi_memory_share", 0.0)
     if share > PRESSURE_NOTES["memory"]:
         limited = evidence.experiment.host_for(evidence.record.spec.setting).memory_limit_bytes is not None
-        cure = RAISE_LIMIT if limited else "end other programs, or give the server less"
+        ended = "end other programs, or give the server less"
+        cure = f"if the server fills its limit, {RAISE_LIMIT}; if not, {ended}" if limited else ended
         yield Problem(
             "memory_pressure",
             f"tasks on this machine waited for memory {100 * share:.0f} % of the window, which slows down whatever "

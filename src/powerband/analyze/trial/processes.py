@@ -67,7 +67,7 @@ def pool_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         collectors.append(evidence.go_collecting_cores)
     if collectors and (cpus := evidence.subject_cpus):
         yield "gc_cpu_share", sum(collectors) / cpus
-    if busiest := max((pool.busiest for pool in evidence.pools), default=0.0):
+    if busiest := max((pool.busiest for pool in evidence.pools if not pool.busiest_at_most), default=0.0):
         yield "thread_cpu_share_max", busiest
 
 

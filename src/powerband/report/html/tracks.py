@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 
 from powerband.analyze.trial.measure import quantile_table
 from powerband.analyze.trial.series import TrialSeries, series_of
@@ -59,7 +60,15 @@ def _within(views: Sequence[TrialView], most: int) -> tuple[TrialView, ...]:
     step = -(-sum(len(track.points) for view in views for track in view.tracks) // most)
     if step <= 1:
         return tuple(views)
-    return tuple(replace(view, tracks=tuple(_by_step(track, step) for track in view.tracks)) for view in views)
+    return tuple(
+        replace(view, tracks=tuple(track for panel in _panels(view) for track in _by_step(panel, step)))
+        for view in views
+    )
+
+
+def _panels(view: TrialView) -> list[list[Track]]:
+    """The lines of each panel. Those of one have the same times."""
+    return [list(lines) for _, lines in groupby(view.tracks, lambda track: (track.panel, len(track.points)))]
 
 
 def _read(
@@ -185,7 +194,7 @@ def _view(
     )
     return TrialView(
         number,
-        tuple(_thinned(track, points_max) for panel in panels for track in panel),
+        tuple(track for panel in panels for track in _thinned(panel, points_max)),
         None if start is None or end is None else (start, end),
         limits,
     )
@@ -220,23 +229,29 @@ def _panel(name: str, unit: str, t_s: Sequence[float], lines: Sequence[tuple[str
     return tracks
 
 
-def _thinned(track: Track, points_max: int) -> Track:
-    step = -(-len(track.points) // points_max) or 1
-    return track if step == 1 else _by_step(track, step)
+def _thinned(panel: Sequence[Track], points_max: int) -> list[Track]:
+    step = -(-max((len(track.points) for track in panel), default=0) // points_max)
+    return list(panel) if step <= 1 else _by_step(panel, step)
 
 
-def _by_step(track: Track, step: int) -> Track:
-    """The track with one point for `step` of its own: means for bands, which are parts of a whole; otherwise the lowest
-    and the highest of each 2 * `step`, so that a stall of one second stays. Tracks of a panel keep the same times."""
-    found: list[tuple[float, float | None]] = []
-    size = step if track.band else 2 * step
-    for begin in range(0, len(track.points), size):
-        part = track.points[begin : begin + size]
-        values = [value for _, value in part if value is not None]
-        if track.band:
-            found.append((part[0][0], sum(values) / len(values) if values else None))
-            continue
-        ends = sorted((min(values), max(values)), key=values.index) if values else (None, None)
-        times = sorted({part[0][0], part[min(step, len(part) - 1)][0]})
-        found += zip(times, ends, strict=False)
-    return replace(track, points=tuple(found))
+def _by_step(panel: Sequence[Track], step: int) -> list[Track]:
+    """The lines of a panel with one point for `step` of their own: means for bands, which are parts of a whole;
+    otherwise all lines at those times at which one of them is lowest or highest in its stretch, so that a stall of one
+    second stays where it was, and what stands at one time was measured then."""
+    length = len(panel[0].points)
+    if panel[0].band:
+        parts = [slice(begin, begin + step) for begin in range(0, length, step)]
+        return [replace(track, points=tuple(_mean(track.points[part]) for part in parts)) for track in panel]
+    size, kept = 2 * step * len(panel), {0, length - 1}
+    for begin in range(0, length, size):
+        part = range(begin, min(begin + size, length))
+        for track in panel:
+            known = [(value, row) for row in part if (value := track.points[row][1]) is not None]
+            kept |= {min(known)[1], max(known)[1]} if known else {begin}
+    rows = sorted(kept)
+    return [replace(track, points=tuple(track.points[row] for row in rows)) for track in panel]
+
+
+def _mean(points: Sequence[tuple[float, float | None]]) -> tuple[float, float | None]:
+    values = [value for _, value in points if value is not None]
+    return points[0][0], sum(values) / len(values) if values else None

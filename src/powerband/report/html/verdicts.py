@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from powerband.analyze.settings.soak import UNJUDGED
+from powerband.analyze.settings.soak import MORE, UNJUDGED
 from powerband.base.units import capital, plural
 from powerband.loads.measured import is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
@@ -123,13 +123,21 @@ def soak_section(analysis: Analysis) -> str:
         _soak_row(
             figure,
             least=is_lower_bound(figure.metric, metrics),
-            judged=not disturbed and figure.metric not in shown_only,
+            judged=figure.metric not in shown_only and (not disturbed or _is_better(figure, analysis)),
         )
         for figure in soak.figures
     ]
     heads = ("figure", "at the end", "before", "one more trial", "")
     shown = words_table("The end of the long run", heads, rows, numbers=(1, 2, 3)) if rows else ""
     return f'<p class="lead">{escape(soak.sentence)}</p>{shown}'
+
+
+def _is_better(figure: SoakFigure, analysis: Analysis) -> bool:
+    """True if the soak's figure is better than the interval, which no other program makes it."""
+    if figure.low is None or figure.high is None:
+        return False
+    more = analysis.direction == "maximise" if figure.metric == analysis.objective else figure.metric in MORE
+    return figure.soaked > figure.high if more else figure.soaked < figure.low
 
 
 def _soak_row(figure: SoakFigure, *, least: bool, judged: bool) -> tuple[str, ...]:
@@ -140,8 +148,9 @@ def _soak_row(figure: SoakFigure, *, least: bool, judged: bool) -> tuple[str, ..
     between = ABSENT if figure.low is None else f"{low} to {high}"
     verdict = ""
     if figure.low is not None and figure.high is not None:
-        apart = "no worse" if judged else "not judged"
-        verdict = "worse" if figure.worse else "as before" if figure.low <= figure.soaked <= figure.high else apart
+        inside = figure.low <= figure.soaked <= figure.high
+        known = "as before" if inside else "no worse" if judged else "not judged"
+        verdict = "worse" if figure.worse else "not judged" if least else known
     return metric_name(figure.metric), f"≥ {soaked}" if least else soaked, before, between, verdict
 
 

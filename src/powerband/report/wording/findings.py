@@ -4,6 +4,8 @@ elsewhere."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
 from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent
@@ -167,10 +169,10 @@ def ratio_phrase(effect: Estimate | None) -> str:
 
 
 def range_phrase(effect: Estimate | None, *, at_least: bool = False) -> str:
-    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone if there is no interval, or after `≥ ` if
-    it is `at_least` this."""
+    """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone if there is no interval. Of one that is
+    `at_least` this, the lower end after `≥ `."""
     if effect is not None and at_least:
-        return f"≥ {format_change(effect)}"
+        return f"≥ {format_change(effect if effect.low is None else replace(effect, value=effect.low))}"
     ends = () if effect is None else _ends(effect)
     return f"{' to '.join(ends)} %" if len(ends) > 1 else ratio_phrase(effect)
 

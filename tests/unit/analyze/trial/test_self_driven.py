@@ -258,6 +258,11 @@ FAULTING = scene(pool("actors", 1.9), cpu_share=0.95, page_faults_per_s=2e7, sub
         (scene(pool("actors", 1.9, switches_per_s=400), cpu_share=0.95), BottleneckName.SUBJECT_CPU, "a message uses"),
         (scene(pool("actors", 1.0, busiest=0.97)), BottleneckName.ONE_THREAD, "one `actors` thread is on a CPU 97 %"),
         (scene(replace(pool("actors", 1.0, busiest=0.97), busiest_at_most=True)), None, ""),
+        (
+            scene(pool("actors", 1.0, busiest=0.97), replace(pool("brief", 0.5, busiest=1.0), busiest_at_most=True)),
+            BottleneckName.ONE_THREAD,
+            "one `actors` thread is on a CPU 97 %",
+        ),
         (scene(pool("actors", 0.5, switches_per_s=100)), None, ""),
         (scene(pool("G1 Conc#0", 1.0, busiest=1.0)), None, ""),
         (scene(pool("C2 CompilerThre", 1.0, busiest=1.0)), None, ""),

@@ -85,7 +85,7 @@ def watched(figures: Figures) -> Iterator[dict[str, Any]]:
             (pool,) = line["pools"]
             passed = line["at_ns"] - START_NS + SECOND
             collector = {**pool, "pool": "GC Thread", "on_cpu_ns": passed // 10, "on_cpu_ns_max": SECOND // 10}
-            yield {**line, "pools": [pool, collector]}
+            yield {**line, "pools": [pool, {**collector, "threads_now": 1}]}
         else:
             yield line
 

@@ -113,7 +113,8 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
 
 def one_thread(scene: Scene) -> Bottleneck | None:
     """Names one thread if it has no time left while CPUs have: all else can go no faster than it."""
-    working = (pool for pool in scene.pools if not (pool.collects or pool.compiles or stand_in(pool, scene)))
+    known = (pool for pool in scene.pools if not pool.busiest_at_most)
+    working = (pool for pool in known if not (pool.collects or pool.compiles or stand_in(pool, scene)))
     pool = max(working, key=lambda pool: pool.busiest, default=None)
     if pool is None or scene.fills_its_cpus:
         return None
