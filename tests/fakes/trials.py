@@ -42,7 +42,7 @@ def histogram(values: Sequence[int]) -> str:
 
 
 def joins(**changes: Any) -> dict[str, Any]:
-    """What an engine says of 10 users of WebSockets, all of whom join and stay unless `changes` says otherwise."""
+    """Returns what an engine reports of 10 WebSocket users. All join and stay, unless `changes` says otherwise."""
     return {
         "joins_started": 10,
         "joined": 10,

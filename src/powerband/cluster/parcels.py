@@ -27,7 +27,7 @@ _READ_BYTES = 1 << 18  # arbitrary
 _LEVEL = 1  # JSON lines shrink to a tenth; more effort costs a node CPU between its trials
 NEVER_NEEDED = frozenset({".git", "__pycache__"})
 MADE_BY_BUILDS = frozenset({"node_modules", "target", "obj", ".venv"})
-"""What a build makes from its sources, and may be large. Without a build, a server may need it."""
+"""Folders that a build makes from its sources. They may be large; a server without a build may need them."""
 
 
 def pack(folder: Path, without: Collection[str] = ()) -> bytes:
@@ -68,7 +68,7 @@ def unpack(parcel: bytes, folder: Path) -> None:
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     """Writes a member of an archive as a new file of this user. Python before 3.11.4 has no filter that makes its own
-    `extract` safe. Raises TarError if anything would be written or a link would lead, outside of the folder."""
+    `extract` safe. Raises TarError if anything would be written, or a link would lead, outside of the folder."""
     to = _within(member.name, folder)
     if os.path.lexists(to):
         raise tarfile.ReadError(f"{member.name} is there twice")

@@ -41,7 +41,7 @@ def earlier_runs(of: ComparedRun, at: Path, but: Path) -> list[dict[Setting, flo
 
 
 def _identity(run: RunDir, host: Mapping[str, Any]) -> str:
-    """The same text for a run and its copies: when it began, and where; its path if that is not known."""
+    """Returns a text that a run and its copies share: the time and the machine of its begin, else its path."""
     began_s = host_fact(host, "began")
     return str(run.path.resolve()) if began_s is None else f"{began_s} {host_fact(host, 'host name')}"
 
