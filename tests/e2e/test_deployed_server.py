@@ -54,7 +54,7 @@ def test_the_best_setting_is_named_and_the_knob_gets_its_value_back(tmp_path: Pa
 def test_a_process_of_this_machine_is_watched_and_lives_on(tmp_path: Path, server: RunningServer) -> None:
     _, analysis = tune(tmp_path, server.url, "-P", "n=8", *KNOB, "--pid", str(server.process.pid), "--repeats", "1")
     *_, trial = analysis["trials"]  # a trial that the machine disturbed was repeated
-    assert trial["metrics"]["subject_cpu_cores"] > 0 and trial["metrics"]["threads_max"] >= 32
+    assert trial["metrics"]["subject_cpu_cores"] > 0 and trial["metrics"]["threads_max"] >= 8
     assert "from outside" not in said(analysis)
     assert "The server keeps n=8, which was tried last (--restore NAME=VALUE" in said(analysis)
     assert server.is_alive and server.knob() == 8
