@@ -147,3 +147,28 @@ def test_an_open_load_has_no_users_to_leave_out(tmp_path: Path) -> None:
     run = raced(tmp_path, [ALL], {"rate": "200/s"})
     (row,) = run.analysis.settings
     assert "users_unserved" not in row.estimates and value(row, "error_rate") == 0
+
+
+@pytest.mark.parametrize(
+    ("load", "measure"),
+    [({"users": 16, "duration": "1300ms"}, {}), ({"users": 4, "duration": "2500ms"}, {"warmup_max": "1s"})],
+    ids=["longer than the window", "longer than the warm-up"],
+)
+def test_a_server_that_answers_late_serves_all_users(
+    load: dict[str, Any], measure: dict[str, Any], engine: Path, tmp_path: Path
+) -> None:
+    """Four threads take 1.2 s for each request, so that 16 users wait 4.8 s. The first answer comes after 1.2 s."""
+    serve = [str(engine), "serve", "--port", "{port}", "--model", "fixed", "--threads", "{n}", "--wait", "1200ms"]
+    case = {
+        "name": "late",
+        "subject": {"command": serve},
+        "factors": {"n": [4]},
+        "load": load,
+        "measure": {"repeats": 1, "slots": False, "foreign_cpu_max": "100%", "steal_max": "100%", **measure},
+        "objective": {"maximise": "goodput", "subject_to": ["errors < 1%"]},
+    }
+    run = powerband.run(case, runs=tmp_path)
+    (row,), (trial,) = run.analysis.settings, run.analysis.trials
+    assert row.feasible and value(row, "error_rate") == 0, trial.problems
+    assert trial.metrics["users_unserved"] == 0
+    assert ("short_window" in {problem.code for problem in trial.problems}) is (load["users"] == 16)

@@ -62,7 +62,7 @@ def knob_server(
 
 
 def command(folder: Path, url: str, *options: str) -> list[str]:
-    """The command that tunes a running server, with short trials: users wait at most 160 ms with n=1 and 20 ms with n=8,
+    """The command that tunes a running server, with short trials: users wait at most 160 ms with n=1, 20 ms with n=8,
     so that each is served within a trial on a busy machine, too."""
     users = ("--users", "8", *PAUSES, "--runs", str(folder / "runs"), "--format", "json", "--no-progress")
     return [sys.executable, "-m", "powerband", "tune", "--url", url, *SHORT, *users, *options]

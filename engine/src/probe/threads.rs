@@ -443,8 +443,12 @@ fn path(tid: i32, name: &str) -> String {
 /// long names in the middle (`http-n..exec-1`, `http-n..xec-12`), so that the end shifts with the number. The pool of
 /// such a name is its head with its last letter, which distinguishes `exec` from `Poller`.
 /// Python, from 3.14 on, adds a function to the number, and the end is cut off (`Thread-7 (proce`, `Thread-12 (proc`).
+/// Erlang puts it first (`1_scheduler`).
 fn pool_name(name: &[u8]) -> Cow<'_, [u8]> {
     const CUT_HEAD: std::ops::RangeInclusive<usize> = 6..=7;
+    let digits = name.iter().take_while(|b| b.is_ascii_digit()).count();
+    let rest = name[digits..].strip_prefix(b"_").filter(|rest| digits > 0 && rest.iter().any(u8::is_ascii_alphabetic));
+    let name = rest.unwrap_or(name);
     let numbered = name.windows(3).position(|three| three[0].is_ascii_digit() && three[1..] == *b" (");
     let name = numbered.map_or(name, |digit| &name[..=digit]);
     let numberless = name.iter().rposition(|b| !b.is_ascii_digit() && !b"-_#:./ ".contains(b));

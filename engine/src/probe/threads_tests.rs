@@ -83,6 +83,9 @@ fn pools_are_names_without_their_numbers() {
         ("Thread-123456 (", "Thread"),
         ("reader (idle)", "reader (idle)"),
         ("42", "42"),
+        ("12_scheduler", "scheduler"),
+        ("2_dirty_cpu_sch", "dirty_cpu_sch"),
+        ("4_2", "4_2"),
     ] {
         assert_eq!(*pool_name(name.as_bytes()), *pool.as_bytes(), "{name}");
     }

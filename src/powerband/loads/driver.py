@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from powerband.model.experiment import Experiment
+from powerband.model.fields import MINUTE_NS
 from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.warmup import COMPILING_MORE
@@ -113,13 +114,15 @@ class WarmUp:
 
     `joining_ns`: the time at its beginning in which users join. `fixed_ns`: the length of a fixed warm-up; None: it
     lasts until the server is steady, at least `least_ns` and at most `most_ns`, or `compiling_ns` while the server's
-    runtime still compiles. `pause_ns`: the longest time that instruments keep the window from beginning."""
+    runtime still compiles, or `first_ns` while nothing was answered at all. `pause_ns`: the longest time that
+    instruments keep the window from beginning."""
 
     joining_ns: int
     fixed_ns: int | None
     least_ns: int
     most_ns: int
     compiling_ns: int
+    first_ns: int
     pause_ns: int
 
     @classmethod
@@ -142,13 +145,16 @@ class WarmUp:
             least_ns=least_ns,
             most_ns=min(most_ns, max(least_ns, SCREEN_WARMUP_NS)) if stage is Stage.SCREEN else most_ns,
             compiling_ns=COMPILING_MORE * most_ns,
+            first_ns=0
+            if stage is Stage.SCREEN
+            else joining_ns + min(load.timeout_ns, measure.warmup_max_ns + MINUTE_NS),
             pause_ns=pause_ns,
         )
 
     @property
     def longest_ns(self) -> int:
         """The longest that the warm-up may last, from go on."""
-        return max(self.most_ns, self.compiling_ns)
+        return max(self.most_ns, self.compiling_ns, self.first_ns)
 
     @property
     def by_command(self) -> bool:

@@ -100,7 +100,8 @@ class LoadKind(ABC):
         """Returns the load as the end of a sentence: `with 64 users that never pause`, `with 500/s offered`; empty if
         it has none."""
         if load.rate_per_s is not None:
-            return f"with {format_value(load.rate_per_s, 'per_s')} offered"
+            each = f", each of {len(load.scenario)} requests" if len(load.scenario) > 1 else ""
+            return f"with {format_value(load.rate_per_s, 'per_s')} offered{each}"
         if load.users is None:
             return ""
         users, one = plural(load.users, "user"), load.users == 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from powerband.base.units import format_duration
-from powerband.loads.failed_requests import BY_THE_SUBJECT
+from powerband.loads.failed_requests import BY_THE_SUBJECT, cause_of
 from powerband.loads.far_clocks import clock_problems
 from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
@@ -30,6 +30,8 @@ THREAD_SHARE_MAX = 0.90  # beyond it requests wait for the engine
 STARVED_WINDOW_SHARE = 0.05  # a quiet engine with 3,000 wake-ups a second waits for a CPU in 2 % of the window
 WAKE_UP_NS = 100_000  # a wake-up takes 6 to 18 us on a quiet virtual machine, 110 to 620 on a busy one
 STARVED_RESPONSE_SHARE = 0.10  # more would be a visible part of the response time
+LONG_RESPONSE = 0.2  # of the window: of exponential times with that median one in thirty covers it
+STANDARD_ERRORS = 3.0  # a Poisson count lies further off by chance in 0.3 % of the cases
 SCHEDULE_SHARE = 0.02  # below the margin of verdicts, 3 %
 FEW_REQUESTS = 100  # the mean of so many exponential times is known to 10 % (1 / sqrt(100))
 RESPONSE = "response_time_ns"
@@ -93,8 +95,28 @@ def _error_rate(fleet: MergedFleet, load: Load) -> float:
 
 def _unserved(fleet: MergedFleet, load: Load) -> Unserved | None:
     """Returns the users of a closed load who were due and got no `ok` answer in the whole window; a user who paused
-    within it is not among them. None in an open load, which has no users, and if the generator does not tell."""
-    return fleet.unserved if load.users is not None else None
+    within it is not among them, nor are slow ones. None in an open load, which has no users, and if the generator does
+    not tell."""
+    if load.users is None or fleet.unserved is None:
+        return None
+    return Unserved(users=0, requests=0) if _are_only_slow(fleet.unserved, fleet, load) else fleet.unserved
+
+
+def _are_only_slow(left_out: Unserved, fleet: MergedFleet, load: Load) -> bool:
+    """True if users without an answer within the window of length T only waited for long responses: each request of the
+    whole run was answered rightly in the end, and half of the responses take a good part of T; or those that take
+    longer than T explain as many users.
+
+    A request of length R covers the window if it begins at most R - T before it: with X sent per second these are
+    X E[max(R - T, 0)] (Little's law, of the parts of requests beyond T). Three standard errors of a Poisson count are
+    allowed beside. With a pace users may have any number of requests in flight, without a connection they have none."""
+    in_the_end = fleet.total.ok == fleet.total.scheduled
+    if not left_out.users or not in_the_end or load.pace is not None or left_out.absent:
+        return False
+    times, window_ns = fleet.times("response_time_ns"), fleet.window_s * SECOND_NS
+    expected = times.beyond(window_ns) / window_ns / load.pipeline
+    as_expected = expected >= 1 and left_out.users <= expected + STANDARD_ERRORS * math.sqrt(expected)
+    return times.quantile(0.5) >= LONG_RESPONSE * window_ns or as_expected
 
 
 def unserved_share(fleet: MergedFleet, load: Load) -> float:
@@ -228,7 +250,8 @@ def edgeless_goodput(fleet: MergedFleet, load: Load) -> float | None:
     from before the queue filled, are among these, or the two differ by more than one answer a user, which is the most
     that the ends can do."""
     answered_only = fleet.ended > 0 and fleet.window_outcomes.get("ok", 0) == fleet.ended and fleet.cohort.dropped == 0
-    unserved = fleet.unserved is not None and fleet.unserved.users > 0
+    left_out = _unserved(fleet, load)
+    unserved = left_out is not None and left_out.users > 0
     plain = load.never_pauses and load.websocket is None and not load.joining_ns
     if not (plain and answered_only) or unserved or fleet.busy_users_mean <= 0:
         return None
@@ -285,7 +308,13 @@ def _conservation(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[
 
 def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     fleet = evidence.fleet
-    if fleet.ended == 0:
+    if fleet.ended == 0 and 0 < fleet.total.ok == fleet.total.ended:
+        yield Problem(
+            "short_window",
+            f"no request ended within the measured {fleet.window_s:.1f} s, though all were answered in time: responses "
+            "take longer; lengthen load.duration (--duration)",
+        )
+    elif fleet.ended == 0:
         yield Problem(
             "no_request_ended",
             f"no request ended within the measured {fleet.window_s:.1f} s: the server does not answer at this "
@@ -293,9 +322,14 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
         )
     elif fleet.window_outcomes.get("ok", 0) == 0:
         worst = max(fleet.window_outcomes, key=lambda outcome: fleet.window_outcomes[outcome])
+        if worst == "status_rejected" and fleet.rejected_statuses:
+            status = f"status {fleet.rejected_statuses.most_common(1)[0][0]}"
+            worst = f"{status}: {cause_of(status, 0, '')}"
+        before = f"; before the window {fleet.total.ok:,} did" if fleet.total.ok else ""
         yield Problem(
             "no_request_ok",
-            f"none of {fleet.ended} requests succeeded (most: {worst}): look at the server's log and the step's checks",
+            f"none of {fleet.ended} requests succeeded (most: {worst}){before}: look at the server's log and the "
+            "step's checks",
         )
     else:
         yield from _percentiles(evidence)
@@ -379,8 +413,18 @@ def _present_by_times(fleet: MergedFleet) -> float:
 
 def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     """Reports users without an answer: a request that waits all through the window has no outcome and no response time,
-    and one that fails has no response time."""
+    and one that fails has no response time. Says so where responses are longer than the window."""
     fleet, left_out = evidence.fleet, _unserved(evidence.fleet, evidence.load)
+    if left_out is not None and fleet.unserved is not None and fleet.unserved.users > left_out.users:
+        longest_ns = _standing_in(fleet, evidence.response)
+        yield Problem(
+            "short_window",
+            f"{fleet.unserved.users:,.9g} of {_present(fleet, evidence.load):.0f} users were not answered once within "
+            f"the measured window: responses take up to {format_duration(longest_ns)}; lengthen load.duration "
+            f"(--duration {math.ceil(2 * longest_ns / SECOND_NS)}s)",
+            fatal=False,
+        )
+        return
     if left_out is not None and left_out.users >= 1:
         absent = " had no connection, on average, or" if left_out.absent else ""
         whose, shown = f"{left_out.users:,.9g} of {_present(fleet, evidence.load):.0f} users{absent} were", ""
@@ -513,7 +557,7 @@ def _schedule(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
     if load.rate_per_s is None or load.ramp_ns > 0 or len(load.scenario) > 1 or fleet.cohort.dropped:
         return  # with several steps, the later are scheduled by the answers to the earlier
     wanted = load.rate_per_s * fleet.window_s
-    sampling = 3 * math.sqrt(wanted) if load.arrivals == "poisson" else 1
+    sampling = STANDARD_ERRORS * math.sqrt(wanted) if load.arrivals == "poisson" else 1
     if wanted - fleet.cohort.scheduled > SCHEDULE_SHARE * wanted + sampling:
         yield Problem(
             "generator_schedule",

@@ -631,7 +631,8 @@ class Experiment(Frozen):
         if self.load.websocket is not None:
             values = {name: format_level(level) for name, level in self.subject.levels_at(setting).items()}
             changes["websocket"] = self.load.websocket.with_values(values)
-        load = Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
+        usual: set[str] = set() if "drain_ns" in self.load.model_fields_set else {"drain_ns"}
+        load = Load.model_validate({**self.load.model_dump(exclude=usual), **changes}) if changes else self.load
         return load if rate_per_s is None else load.model_copy(update=self._overload_bounds(load, rate_per_s))
 
     def host_for(self, setting: Setting) -> HostUse:
@@ -657,10 +658,12 @@ class Experiment(Frozen):
 
     def warmup_ns_of(self, stage: Stage, load: Load | None = None) -> int | None:
         """The warm-up of a stage in ns; None: until steady. Capacity trials have a fixed warm-up: an overloaded server
-        never becomes steady, and the backlog at the start of the window must not depend on the trial. It is longer by
-        the pauses of `load` (None: the experiment's), so that all steps of the scenario are sent in the window."""
+        never becomes steady, and the backlog at the start of the window must not depend on the trial. It lasts at least
+        as long as the largest allowed time, so that all answers that are due come in the window, and is longer by the
+        pauses of `load` (None: the experiment's), so that all steps of the scenario are sent in the window."""
         if stage is Stage.CAPACITY and self.measure.warmup_ns is None:
-            return max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns) + (load or self.load).pauses_ns
+            least_ns = max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns, *map(round, self.allowed_times_ns()))
+            return least_ns + (load or self.load).pauses_ns
         return self.measure.warmup_ns
 
     def _overload_bounds(self, load: Load, rate_per_s: float) -> dict[str, int | None]:
@@ -668,7 +671,8 @@ class Experiment(Frozen):
         violate the conditions anyway, so the trial does not wait for them. An arrival is in flight for all its steps
         and pauses, for which there is room at twice their mean."""
         patience_ns = max(CAPACITY_PATIENCE_NS, *(4 * limit for limit in self.allowed_times_ns()), 0)
-        bounds: dict[str, int | None] = {"drain_ns": min(load.drain_ns, round(patience_ns))}
+        drain_ns = max(min(load.drain_ns, round(patience_ns)), *map(round, self.allowed_times_ns()), 0)
+        bounds: dict[str, int | None] = {"drain_ns": drain_ns}
         stay_ns = len(load.scenario) * patience_ns + 2 * load.pauses_ns
         held = max(CAPACITY_IN_FLIGHT_MIN, load.engine_threads, math.ceil(rate_per_s * stay_ns / 1e9))
         if load.max_in_flight is None and held < CAPACITY_IN_FLIGHT_MAX:

@@ -46,7 +46,8 @@ def pairs(value: Any) -> Any:
 
 Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]
 # The load engine's own limits (its check.rs), so that `check` refuses the same values.
-DAY_NS = 24 * 3600 * 10**9
+MINUTE_NS = 60 * 10**9
+DAY_NS = 24 * 60 * MINUTE_NS
 RATE_MAX_PER_S = 1e8  # 10 ns between two sends
 WithinDay = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=DAY_NS)]
 Timeout = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=DAY_NS)]

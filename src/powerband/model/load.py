@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_va
 from powerband.base.units import duration_text, parse_rate
 from powerband.model.fields import (
     DAY_NS,
+    MINUTE_NS,
     RATE_MAX_PER_S,
     Argv,
     Frozen,
@@ -163,7 +164,8 @@ class Load(Section):
     grows from `ramp_from_per_s` (open). `think`: a user's pause after a response. `pace`: the time between a user's
     sends, whether or not they were answered. `requests_per_user`: a user leaves after so many; None: no limit.
     `arrivals`: how the sends of an open load are spaced. `scenario`: the requests that each user or arrival sends, in
-    order. `duration_ns`: the measured time; `drain_ns`: the longest wait for requests in flight after it.
+    order. `duration_ns`: the measured time; `drain_ns`: the longest wait for requests in flight after it,
+    of users `timeout_ns` (a minute at most) unless it is given, so that each request ends as answered or timed out.
 
     `keep_alive`: False to open a connection for each request; `pipeline`: the most requests in flight on one
     connection; `timeout_ns`, `connect_timeout_ns`: of a request, of a connection (WebSocket: of joining).
@@ -223,6 +225,12 @@ class Load(Section):
             raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
         if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
             raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
+        return self
+
+    @model_validator(mode="after")
+    def _drained(self) -> Self:
+        if "drain_ns" not in self.model_fields_set and self.users is not None:
+            object.__setattr__(self, "drain_ns", max(self.drain_ns, min(self.timeout_ns, MINUTE_NS)))
         return self
 
     @model_validator(mode="after")

@@ -52,6 +52,10 @@ class MergedTimes:
         """The mean of value ** order, with each value at the middle of its cell; 0 if there are no values."""
         return float(np.dot(self._middle**order, self._counts) / self.count) if self.count else 0.0
 
+    def beyond(self, limit: float) -> float:
+        """The sum of the parts of all times beyond `limit`."""
+        return float(np.dot(np.maximum(self._middle - limit, 0.0), self._counts)) if self.count else 0.0
+
 
 @dataclass(frozen=True)
 class Unserved:

@@ -211,7 +211,8 @@ class CapacityPlanner(InFlight[_Round]):
             return
         for setting in self._live:
             if self._search(setting).first_look is None:
-                problems = [problem.message for result in self._results[setting] for problem in result.problems]
+                every = (problem for result in self._results[setting] for problem in result.problems)
+                problems = [problem.message for problem in every if problem.fatal]
                 self._left[setting] = f"gave no rate to begin from: {problems[-1] if problems else 'nothing ended ok'}"
         self._live = [setting for setting in self._live if setting not in self._left]
 

@@ -364,6 +364,9 @@ class _Trial:
         if not steady and compiles():
             left_s = (go_ns + warmup.compiling_ns - time.monotonic_ns()) / 1e9
             steady = loop.wait(is_steady, left_s)
+        asks = self.kind.sends_requests and not self.kind.users_join
+        if not steady and asks and not any(driver.seen.values()):
+            loop.wait(lambda: any(driver.seen.values()), (go_ns + warmup.first_ns - time.monotonic_ns()) / 1e9)
         if not steady:
             self._check_begun(loop)
         self.warmup_ended_by = "steady" if steady else "limit"

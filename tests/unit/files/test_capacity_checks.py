@@ -134,7 +134,10 @@ def test_a_scenario_is_in_flight_for_all_its_steps_and_pauses() -> None:
 
 def test_a_slow_slo_is_waited_for_longer() -> None:
     made = parsed(SLO.replace("50ms", "1s"))
-    assert made.load_for(Setting((("threads", 1),)), 100.0).drain_ns == 4 * 10**9
+    setting = Setting((("threads", 1),))
+    assert made.load_for(setting, 100.0).drain_ns == 4 * 10**9 and made.warmup_ns_of(Stage.CAPACITY) == 2 * 10**9
+    slower = parsed(SLO.replace("50ms", "40s"))
+    assert slower.load_for(setting, 100.0).drain_ns == 40 * 10**9 == slower.warmup_ns_of(Stage.CAPACITY)
 
 
 def test_the_warm_up_of_a_capacity_trial_is_fixed() -> None:

@@ -199,3 +199,17 @@ def test_the_path_of_the_url_is_requested_with_its_placeholders_filled(
     load = Load(users=1, scenario=(Step(name="x", path=path),))
     (step,) = at_url(load, f"http://127.0.0.1:{{port}}{template}", f"http://127.0.0.1:8080{url}").scenario
     assert (step.name, step.path) == ("x", sent)
+
+
+@pytest.mark.parametrize(
+    ("given", "drain_s"),
+    [
+        ({"users": 1}, 30),
+        ({"users": 1, "timeout": "60s"}, 60),
+        ({"users": 1, "timeout": "5s"}, 10),
+        ({"users": 1, "drain": "1s"}, 1),
+        ({"rate": 1}, 10),
+    ],
+)
+def test_users_are_waited_for_until_each_request_was_answered_or_timed_out(given: dict[str, Any], drain_s: int) -> None:
+    assert Load.model_validate(given).drain_ns == drain_s * 10**9

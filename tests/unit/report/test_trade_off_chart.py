@@ -45,6 +45,8 @@ def test_a_lower_bound_has_no_whiskers() -> None:
     bare = {point.setting for point in chart.points if (point.lows[1], point.highs[1]) == (None, None)}
     assert bare == {"threads=2"}
     assert {point.setting for point in chart.points if True in point.at_least} == bare
+    without = trade_off_chart(base)
+    assert without is not None and "Triangles" not in without.note and "Triangles are lower bounds." in chart.note
 
 
 def test_each_two_axes_have_their_front_in_order() -> None:

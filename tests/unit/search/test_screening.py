@@ -176,7 +176,7 @@ def test_settings_with_short_trials_only_come_back_where_the_winner_dies_in_its_
 
 
 @pytest.mark.parametrize("late", [{5}, {3, 4, 5}, set(range(6))], ids=["the best", "half", "all"])
-@pytest.mark.parametrize("code", ["no_request_ended", "no_response", "unavailable"])
+@pytest.mark.parametrize("code", ["no_request_ended", "short_window", "no_response", "unavailable"])
 def test_a_setting_whose_answers_take_longer_than_a_short_trial_races_in_full_ones(late: set[int], code: str) -> None:
     def unanswered(spec: TrialSpec, result: TrialResult) -> TrialResult:
         short = spec.stage is Stage.SCREEN and threads(spec) in late

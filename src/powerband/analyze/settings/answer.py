@@ -300,7 +300,8 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     if leader is None:
         return _none_seen(standing)
     open_ = any(standing.row(setting).uncertain_because for setting in _ahead(standing, leader))
-    among = "of those that certainly meet the SLO, " if open_ else ""
+    how = "were seen to" if standing.row(leader).uncertain_because else "certainly"
+    among = f"of those that {how} meet the SLO, " if open_ else ""
     first = f"Not enough data to name a setting: {among}{leader.id} looks best so far, {_in_full(standing, leader)}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
@@ -420,8 +421,10 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
         return f"it held {wanted} in none of {plural(found.n, 'trial')}; lower rates were not tested"
     if found is None or found.low is None or found.high is None:
         return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the only trial that shows it'}"
+    steps = len(standing.experiment.load.scenario)
+    each = f", each of {steps} requests" if steps > 1 else ""
     return (
-        f"{percent(HELD_BY)} of starts hold {wanted} up to {format_value(found.value, 'per_s')} "
+        f"{percent(HELD_BY)} of starts hold {wanted} up to {format_value(found.value, 'per_s')}{each} "
         f"({percent(found.confidence)} interval {significant(found.low)} to {significant(found.high)}, "
         f"{found.n} trials)"
     )

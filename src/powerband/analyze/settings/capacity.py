@@ -39,7 +39,7 @@ IN_FLIGHT_ERRORS = 3.0
 """The number of requests in flight differs by chance between the window's two ends, and so does that of random arrivals
 from their mean. A shortfall of up to this many standard deviations of that difference counts as served."""
 ERROR_RATES = frozenset({"error_rate", "run_error_rate"})
-OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "unavailable", "died"}
+OVERLOADED = SUBJECT_CODES | {"short_window", "no_response", "no_valid_response", "unavailable", "died"}
 """Problems by which an invalid trial shows that the subject does not bear the rate."""
 LIMIT_KNOWN = 1.15
 """The load engine's limit is known closely enough if it is at most this many times a rate that it did offer."""

@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from powerband.analyze.settings.capacity import Search, holds
+from powerband.analyze.settings.capacity import ERROR_RATES, Search, holds
 from powerband.analyze.settings.rules_of_thumb import mmc_meets, response_limit
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.trial.bottleneck.clauses import of_cpus
 from powerband.base.units import format_duration, format_value, plural, share
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage
 from powerband.model.results import Bottleneck, TrialResult
 
@@ -53,6 +54,20 @@ def limit_of(search: Search) -> Bottleneck | None:
     found = commonest(around)
     if found is None or found.name is not BottleneckName.NONE:
         return found or full
+    return _before_it_is_full(search, around, rate, full)
+
+
+def _before_it_is_full(
+    search: Search, around: Sequence[TrialResult], rate: float, full: Bottleneck | None
+) -> Bottleneck | None:
+    """What ends the capacity at a rate at which the server has more to give: requests that fail, a queue of requests
+    that come at random, or slow answers."""
+    failed = _middle(around, "error_rate")
+    if any(each.metric in ERROR_RATES and not each.holds(failed) for each in search.objective.constraints):
+        if full is None or full.name is BottleneckName.NONE:
+            return None
+        fail = f"{format_value(failed, METRICS['error_rate'].unit)} of requests fail there"
+        return replace(full, evidence=(_ends_at(search, rate), fail, *full.evidence))
     held_up = _held_up(around)
     queue = None if held_up else _queue(search, rate)
     if queue and (full is None or full.name is not BottleneckName.NONE):  # what they queue for may have no name

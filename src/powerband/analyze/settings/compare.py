@@ -87,7 +87,7 @@ RESUME = "resume the run to finish it"
 """The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
 NOTED = (
     *(FIRST_START, "served_by_another", "own_affinity", "redirects", "out_of_memory", "much_logged"),
-    *("killed_at_stop", "jmeter_transactions", "not_all_joined", "stood_still"),
+    *("killed_at_stop", "jmeter_transactions", "not_all_joined", "stood_still", "short_window"),
 )
 """Problems that leave a trial valid, but may make its figures those of something else than was meant; and the first
 start that does not count."""
@@ -177,7 +177,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         trials=tuple(sorted(whole, key=lambda result: result.number)),
         warnings=(
             *_warnings(experiment, rows, results, progress),
-            *disturbers(results),
+            *disturbers(experiment, results),
             *cpus_kept(experiment, standing.cpus, results),
             *runtime_limits(experiment, results),
             *lasting_warnings(standing.growing, soak.setting if soak and soak.lasts is not None else None),
@@ -262,7 +262,7 @@ def _by_blocks(
             infeasible_because=compliance[setting].barred
             if estimates[setting]
             else _absent_because(setting, results, table.metric),
-            uncertain_because=compliance[setting].open if estimates[setting] else (),
+            uncertain_because=compliance[setting].open if estimates[setting] and not compliance[setting].missed else (),
             bottleneck=commonest(_looked_at(table, setting, results)),
             starts=table.starts[setting],
             lapsed=bool(compliance[setting].lapsed) and not compliance[setting].missed,

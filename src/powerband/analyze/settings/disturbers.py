@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from powerband.analyze.trial.disturbance import of_own_service
 from powerband.analyze.trial.faults import fatal_codes
 from powerband.analyze.trial.honesty import MACHINE_CODES
 from powerband.base.units import joined, plural
+from powerband.model.experiment import Experiment
 from powerband.model.results import TrialResult
 
 NAMED = 3  # programs in a sentence
@@ -20,7 +22,7 @@ LEAST_CORES = 0.02  # of a program that is named: less is what any daemon uses
 LEAST_STEAL = 0.005  # of the CPUs' time: less is seen on hosts that nobody calls busy
 
 
-def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
+def disturbers(experiment: Experiment, results: Sequence[TrialResult]) -> Iterator[str]:
     """Yields one sentence, or none if no trial was disturbed."""
     done = [result for result in results if result.status == "measured"]
     refused = [result for result in done if fatal_codes(result) & MACHINE_CODES]
@@ -44,18 +46,26 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
         costs.append(f"{lost}, and the intervals allow for that")
     if refused:
         costs.append(f"{plural(len(refused), 'trial')} {'is' if len(refused) == 1 else 'are'} excluded")
+    cores = _cores_of_others(disturbed)
+    own = of_own_service(cores, experiment)
     of = f"{len(disturbed)} of {plural(len(done), 'trial')}"
-    yield f"{_who(disturbed)} disturbed {of}: {joined(costs)}; on a quiet machine fewer trials are needed"
+    yield f"{_who(disturbed, cores)} disturbed {of}: {joined(costs)}; on a quiet machine fewer trials are needed{own}"
 
 
-def _who(disturbed: Sequence[TrialResult]) -> str:
-    """`other programs (java 0.52 CPUs, cc1 0.20) and the hypervisor (3 % of the CPU time)`: means over these trials.
-    Where the CPU use of others is not known, any of the names may be the server's, so none is given."""
+def _cores_of_others(disturbed: Sequence[TrialResult]) -> Mapping[str, float]:
+    """The CPUs that other programs used, by name: means over these trials. Where the CPU use of others is not known,
+    any of the names may be the server's, so none is given."""
     cores = defaultdict[str, float](float)
     for result in disturbed:
         for name, used in result.neighbours.items():
             if "host_foreign_cores" in result.metrics:
                 cores[name] += used / len(disturbed)
+    return cores
+
+
+def _who(disturbed: Sequence[TrialResult], cores: Mapping[str, float]) -> str:
+    """`other programs (java 0.52 CPUs, cc1 0.20) and the hypervisor (3 % of the CPU time)`: means over these
+    trials."""
     most = sorted(cores.items(), key=lambda item: -item[1])[:NAMED]
     named = [(name, used) for name, used in most if used >= LEAST_CORES]
     stolen = sum(result.metrics.get("host_steal_share", 0.0) for result in disturbed) / len(disturbed)

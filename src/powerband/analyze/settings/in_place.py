@@ -17,6 +17,8 @@ from powerband.model.plan import REVISION
 from powerband.model.results import Analysis, Answer, SettingResult, TrialResult, Verdict
 
 CPU = "subject_cpu_cores"
+P99 = "response_time_ns_p99"
+FAR = 1.5  # a smaller ratio of p99s may be chance, where intervals overlap
 NOT_RESTARTED = (
     "The server was deployed already and was not restarted between settings: the intervals come from repeated rounds "
     "on that one server, and do not include differences between its starts."
@@ -42,10 +44,20 @@ def with_unseen(
     if valid and not subject.is_own_process and not any(CPU in result.metrics for result in valid):
         said.append(FROM_OUTSIDE if deployed else NOT_FOUND)
     compared = len(rows) > 1 and all(row.feasible and row.trials > 1 for row in rows)
-    if compared and (_no_better(rows) if deployed else _all_alike(experiment, rows)):
+    if compared and not _tails_differ(rows) and (_no_better(rows) if deployed else _all_alike(experiment, rows)):
         said.append(NO_DIFFERENCE)
     sentences = (*(map(_of_trials, answer.sentences) if deployed else answer.sentences), " ".join(said))
     return replace(answer, sentences=tuple(filter(None, sentences)))
+
+
+def _tails_differ(rows: Sequence[SettingResult]) -> bool:
+    """True if some setting's p99 is far above that of another, or its whole interval above the other's."""
+    found = [row.estimates[P99] for row in rows if P99 in row.estimates]
+    values, ends = [each.value for each in found], [each.ends for each in found]
+    if not found:
+        return False
+    apart = max(low for low, _ in ends) > CHEAPER_BY * min(high for _, high in ends)
+    return apart or max(values) >= FAR * min(values)
 
 
 def _no_better(rows: Sequence[SettingResult]) -> bool:

@@ -27,6 +27,7 @@ from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialR
 
 CPU_SHARE = "subject_cpu_share"
 P99 = "response_time_ns_p99"
+MOSTLY_FAIL = 0.5  # of the requests
 CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
 CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckName.TOO_MANY_RUNNABLE_THREADS)
 CPU_IDLE = 0.70  # below it 40 % more would fit
@@ -179,8 +180,8 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     rate offered; else how many users wait while CPUs idle."""
     if (bottleneck := standing.row(chosen).bottleneck) is not None:
         return bottleneck_sentences(chosen, bottleneck)
-    busy = standing.value(chosen, CPU_SHARE)
-    if busy is not None and busy >= CPU_BUSY:
+    busy, failed = standing.value(chosen, CPU_SHARE), standing.value(chosen, "error_rate") or 0.0
+    if busy is not None and busy >= CPU_BUSY and failed < MOSTLY_FAIL:  # refusals may be all that the CPU does
         return f"With {chosen.id} CPU is the limit. The server uses {_of_cpus(standing, busy)}."
     if standing.experiment.objective.is_capacity or not kind_of(standing.experiment).has_metric("offered_rate_per_s"):
         return None  # its trials are at many rates, and what is served is what was searched; or nothing is offered
@@ -315,6 +316,7 @@ def _quicker(standing: Standing, chosen: Setting) -> str | None:
         return None
     p99s = f"a p99 of {format_value(there.value, 'ns')} instead of {least}{format_value(here.value, 'ns')}"
     if certain:
-        return f"{setting.id} answers sooner: {p99s}. Use it where response times matter more than cost."
+        dearer = "" if setting in standing.cheapest((setting, chosen)) else " more than cost"
+        return f"{setting.id} answers sooner: {p99s}. Use it where response times matter{dearer}."
     limit = "set a limit for them" if not standing.experiment.allowed_times_ns() else "tighten their limit"
     return f"{setting.id} may answer sooner ({p99s}): if response times matter, {limit} (--slo)."

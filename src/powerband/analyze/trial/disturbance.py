@@ -26,7 +26,13 @@ from powerband.readings.quiet_time import QuietTime
 RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
 QUIET_SHARE = 0.03  # of the trial's CPUs, used by others: as much as the default margin
 QUIET_CORES = 0.06  # used by others: as much is seen where nothing else runs (kernel threads, the bench's own)
-DATABASES = frozenset({"postgres", "mysqld", "mariadbd", "redis-server", "mongod"})  # names of their processes
+# Names of the processes of databases and other servers that a server may call.
+SERVICES = frozenset(
+    {
+        *("postgres", "pgbouncer", "mysqld", "mariadbd", "mongod", "sqlservr", "redis-server", "valkey-server"),
+        *("memcached", "beam.smp", "java", "node", "nginx", "haproxy"),
+    }
+)
 WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 ERRORS = 2.0  # standard errors
@@ -66,17 +72,18 @@ def steal_allowed(experiment: Experiment) -> float:
     return STEAL_MAX if given is None else given
 
 
-def of_own_database(evidence: Evidence) -> str:
-    """A clause for the advice to stop other programs: a database among them may be the server's own. Empty if none of
-    them is a database, or if more than the default is allowed for already."""
-    if foreign_allowed(evidence.experiment) > FOREIGN_CPU_MAX:
+def of_own_service(neighbours: Mapping[str, float], experiment: Experiment) -> str:
+    """A clause for the advice to stop other programs: one of them may be the server's own database, or another server
+    that it calls. Empty if none of them is known as such, or if more than the default is allowed for already.
+    `neighbours`: the CPUs that other programs used, by name."""
+    if foreign_allowed(experiment) > FOREIGN_CPU_MAX:
         return ""
-    found = (name for name, used in evidence.record.neighbours.items() if name in DATABASES and used >= QUIET_CORES)
+    found = (name for name, used in neighbours.items() if name in SERVICES and used >= QUIET_CORES)
     if (name := next(found, None)) is None:
         return ""
     return (
-        f"; if {name} is the server's own database, it belongs to what is measured: allow for it "
-        "(measure.foreign_cpu_max)"
+        f"; if {name} is the server's own database, or a server that it calls, it belongs to what is measured: allow "
+        "for it (measure.foreign_cpu_max)"
     )
 
 

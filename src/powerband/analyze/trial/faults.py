@@ -19,7 +19,7 @@ HALF_BUSY = 0.5
 for them."""
 LIMITED_TRIALS = 2  # one may be chance
 EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
-UNANSWERED = frozenset({"no_response", "no_request_ended", "unavailable"})
+UNANSWERED = frozenset({"no_response", "no_request_ended", "short_window", "unavailable"})
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}

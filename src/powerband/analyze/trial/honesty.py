@@ -16,7 +16,7 @@ from powerband.analyze.trial.disturbance import (
     disturbance_metrics,
     foreign_allowed,
     judged_by_bound,
-    of_own_database,
+    of_own_service,
     steal_allowed,
     stolen_most,
 )
@@ -64,7 +64,7 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
         yield Problem(
             "host_foreign",
             f"{_used(foreign, cpus)}, more than the {100 * allowed:.0f} % allowed: this trial does not count. Close "
-            f"them, or raise measure.foreign_cpu_max and accept the disturbance{of_own_database(evidence)}",
+            f"them, or raise measure.foreign_cpu_max and accept the disturbance{_own(evidence)}",
         )
     elif share > QUIET_SHARE:
         yield _some_foreign(evidence, foreign, cpus)
@@ -82,7 +82,7 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
         quieter = (
             "Run when the host is quieter, or raise measure.steal_max and accept the disturbance"
             if by_steal
-            else f"Close them, or run when the machine is quieter{of_own_database(evidence)}"
+            else f"Close them, or run when the machine is quieter{_own(evidence)}"
         )
         yield Problem(
             "host_steal" if by_steal else "host_foreign",
@@ -93,6 +93,10 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
         yield _some_steal(metrics)
     if foreign > QUIET_SHARE * cpus and not (spoilt and not by_steal):
         yield _some_foreign(evidence, foreign, cpus)
+
+
+def _own(evidence: Evidence) -> str:
+    return of_own_service(evidence.record.neighbours, evidence.experiment)
 
 
 def _taken(metrics: Mapping[str, float]) -> str:
@@ -109,7 +113,7 @@ def _some_steal(metrics: Mapping[str, float]) -> Problem:
 
 
 def _some_foreign(evidence: Evidence, foreign: float, cpus: float) -> Problem:
-    said = f"{_used(foreign, cpus)}: stop them, or expect wider intervals{of_own_database(evidence)}"
+    said = f"{_used(foreign, cpus)}: stop them, or expect wider intervals{_own(evidence)}"
     return Problem("host_foreign_some", said, fatal=False)
 
 

@@ -74,7 +74,7 @@ def _stood_still(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[P
             f"garbage collections took {share(collected)}"
             if collected > part / 2
             else "look for what stops them all, such as a garbage collection, a checkpoint or a lock, or for slow "
-            "requests that fill the pool"
+            "requests that fill the pool, or that all users wait for"
         ),
         fatal=False,
     )

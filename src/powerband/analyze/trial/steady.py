@@ -105,6 +105,8 @@ def settled(counts: Array, times: Array, *, truncate: bool, tied: bool = False) 
     rate, mean_time = _batched(counts, times, least)
     if rate.size < least:
         return None
+    if truncate and np.count_nonzero(rate) < 2:
+        return False  # the first answers came at once: when the next will is not known
     if tied and _are_level(mean_time, LEVEL):
         return True
     mean_time = mean_time[~np.isnan(mean_time)]

@@ -12,7 +12,7 @@ from powerband.analyze.settings.trade_offs import CPU_EACH, TradeOff, TradeOffMe
 from powerband.base.units import capital, joined
 from powerband.model.metrics import METRICS
 from powerband.model.results import Analysis, Estimate
-from powerband.report.html.charts import LOG_VALUE_RATIO, Picture, estimate_words, whiskers
+from powerband.report.html.charts import BOUNDS, LOG_VALUE_RATIO, Picture, estimate_words, whiskers
 from powerband.report.html.figure_parts import boxed, chooser, table
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import unit_scale
@@ -96,7 +96,8 @@ def trade_off_chart(analysis: Analysis) -> TradeOffChart | None:
         TradeOffFront(pair, tuple(place[setting] for setting in front)) for pair, front in found.fronts.items()
     )
     note = "Filled: unbeaten in all of these together. The line joins those that none beats in the two shown."
-    note += short.note
+    drawn = (point for point in points if point.standing != TradeOffStanding.NOT_ALLOWED)
+    note += (BOUNDS if any(any(point.at_least) for point in drawn) else "") + short.note
     return TradeOffChart("trade-offs", "trade_offs", "Trade-offs", note, axes, points, fronts)
 
 

@@ -156,7 +156,7 @@ function trade_offs(chart, t, width) {
         type: "scatter",
         name: "settings",
         z: 4,
-        data: chart.points.map((point) => ({ value: at(point), point, ...tradeOffMark(point, t), label: { show: named(point), formatter: point.label, position: point.mark === "answer" ? "top" : "right", distance: 7, color: t.ink, fontSize: 11 } })),
+        data: chart.points.map((point) => ({ value: at(point), point, ...tradeOffMark(point, point.at_least[a] || point.at_least[b], t), label: { show: named(point), formatter: point.label, position: point.mark === "answer" ? "top" : "right", distance: 7, color: t.ink, fontSize: 11 } })),
         labelLayout: { hideOverlap: true },
       },
     ],
@@ -180,13 +180,14 @@ function tradeOffAxis(chart, place, t) {
   return { ...style, ...shared, type: "value", scale: true, boundaryGap: ["12%", "12%"], splitNumber: 4, axisLabel: { ...style.axisLabel, formatter: round } };
 }
 
-function tradeOffMark(point, t) {
+function tradeOffMark(point, isBound, t) {
+  const symbol = isBound ? "triangle" : "circle";
   const ring = { answer: { borderColor: t.ink, borderWidth: 3 }, equal: { borderColor: t.ink, borderWidth: 1.5 }, other: {} }[point.mark];
   const grown = point.mark === "other" ? 0 : 4;
   if (point.standing === "not_allowed") return { symbol: CROSS, symbolSize: 9, itemStyle: { color: t.bad } };
-  if (point.standing === "unbeaten") return { symbol: "circle", symbolSize: 11 + grown, itemStyle: { color: t.accent, opacity: 1, ...ring } };
-  if (point.standing === "close") return { symbol: "circle", symbolSize: 9 + grown, itemStyle: { color: t.card, borderColor: t.accent, borderWidth: 2, opacity: 1, ...ring } };
-  return { symbol: "circle", symbolSize: 7 + grown, itemStyle: { color: t.muted, opacity: point.mark === "other" ? 0.55 : 1, ...ring } };
+  if (point.standing === "unbeaten") return { symbol, symbolSize: 11 + grown, itemStyle: { color: t.accent, opacity: 1, ...ring } };
+  if (point.standing === "close") return { symbol, symbolSize: 9 + grown, itemStyle: { color: t.card, borderColor: t.accent, borderWidth: 2, opacity: 1, ...ring } };
+  return { symbol, symbolSize: 7 + grown, itemStyle: { color: t.muted, opacity: point.mark === "other" ? 0.55 : 1, ...ring } };
 }
 
 /** Returns the intervals in both directions. */

@@ -250,7 +250,7 @@ def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
     assert warning.endswith("for the margin of 3.0 % set load.duration (--duration) to 4.80 s or longer")
     slower = short.objective.model_copy(update={"constraints": Objective(subject_to=["p99 < 3s"]).constraints})
     warning = short_windows(short.model_copy(update={"objective": slower}))
-    assert warning is not None and warning.endswith("to 98.0 s or longer"), "no window grows beyond 60 s"
+    assert warning is not None and warning.endswith("to 97.0 s or longer"), "no window grows beyond 60 s"
     exact = short.objective.model_copy(update={"margin": 0.0})
     warning = short_windows(short.model_copy(update={"objective": exact}))
     assert warning is not None and warning.endswith("make load.duration (--duration) longer")
@@ -333,6 +333,25 @@ def test_a_capacity_far_below_the_most_ends_at_slow_answers() -> None:
     assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full])) == there
     short = [replace(look, number=n, node=f"n{n}", window_s=1.0, bottleneck=served) for n in (8, 9)]
     assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full, *short])) == there
+
+
+@pytest.mark.parametrize(
+    ("failed", "name"), [(0.02, BottleneckName.POOL_TOO_SMALL), (0.0, BottleneckName.SLOW_ANSWERS)]
+)
+def test_a_capacity_that_ends_at_refusals_ends_at_what_is_full(failed: float, name: BottleneckName) -> None:
+    """8 slots without a queue, by Erlang's loss formula: 1 % is refused at 40 % of the most."""
+    served = Bottleneck(BottleneckName.NONE, ("all was served",), "")
+    pool = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all are busy",), "more threads")
+    made = capacity_experiment(objective=Objective(metric="capacity", subject_to=["errors < 1%", "p99 < 500ms"]))
+    held = [
+        replace(trial(rate, n, error_rate=0.0), bottleneck=served) for n, rate in enumerate((120.0, 140.0, 150.0), 2)
+    ]
+    missed = {"error_rate": failed, "response_time_ns_p99": 20e6 if failed else 9e8}
+    late = [replace(trial(rate, n, **missed), bottleneck=served) for n, rate in enumerate((160.0, 165.0, 170.0), 5)]
+    look = replace(trial(None, 1, goodput_per_s=400.0), bottleneck=pool)
+    found = limit_of(search_of(made, setting(1), [look, *held, *late]))
+    assert found is not None and found.name is name
+    assert ("2.00 % of requests fail there" in found.evidence) is (failed > 0)
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,17 @@ def test_the_open_condition_of_several_settings_is_said_of_the_one_that_it_is_of
     assert "It is not certain whether threads=2 and threads=4 meet the SLO (threads=2: p99 < 50ms: it was" in said
 
 
+def test_a_setting_that_surely_violates_one_condition_is_not_said_to_be_uncertain_for_another() -> None:
+    """No start has enough requests for a p999."""
+    trials = with_p99({1: [300e6] * 4, 4: [100e6] * 4}, {})
+    found = judged(trials, (1, 4), subject_to=["p99 < 200ms", "p999 < 1s"])
+    slow, fast = found.settings
+    assert not slow.feasible and slow.uncertain_because == ()
+    assert fast.feasible and fast.uncertain_because == ("p999 < 1s: response time p99.9 was not measured",)
+    assert "threads=1 may" not in " ".join(found.answer.sentences)
+    assert not any("whether threads=1" in warning for warning in found.warnings)
+
+
 def test_a_lower_bound_of_p99_does_not_win_over_a_p99_longer_than_the_window() -> None:
     slow = [12e9 + 1e7 * block for block in range(4)]
     found = judged(with_p99({1: slow, 4: [10e9] * 4}, {4: 0.02}), (1, 4), **P99)

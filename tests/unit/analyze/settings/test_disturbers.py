@@ -97,13 +97,20 @@ def test_who_disturbed_is_told_once_with_its_cost() -> None:
     assert not [warning for warning in run({}).warnings if "disturbed" in warning]
 
 
+def test_a_server_that_the_server_may_call_is_not_to_be_quiet() -> None:
+    made = result_of(TrialSpec(1, 0, 1, race_of(2).settings()[0], 1), {"goodput_per_s": 1.0, "host_foreign_cores": 1.0})
+    for name, own in (("node", True), ("cc1", False)):
+        (said,) = disturbers(race_of(2), [replace(made, held_up=0.1, neighbours={name: 1.0})])
+        assert (f"if {name} is the server's own database, or a server that it calls" in said) is own
+
+
 def test_trials_that_tell_nothing_and_a_hypervisor_are_told_too() -> None:
     problem = Problem("host_steal", "the hypervisor took 30 %")
     spec = TrialSpec(1, 0, 1, race_of(2).settings()[0], 1)
     made = result_of(spec, {"goodput_per_s": 1.0, "host_steal_share": 0.3})
     # Without `host_foreign_cores` a container is not told from other programs, and may be one of these.
     spoilt: TrialResult = replace(made, problems=(problem,), neighbours=BESIDE)
-    (said,) = disturbers([spoilt])
+    (said,) = disturbers(race_of(2), [spoilt])
     assert said.startswith("the hypervisor (30.0 % of the CPU time) disturbed 1 of 1 trial: 1 trial is excluded")
 
 
@@ -114,7 +121,7 @@ def test_of_trials_whose_quiet_time_counts_it_is_said_how_long_that_was() -> Non
         for n, s in ((1, 0.3), (2, 1.42))
     ]
     whole = result_of(TrialSpec(3, 2, 1, setting, 1), {"goodput_per_s": 1.0})
-    (said,) = disturbers([replace(parts[0], held_up=0.08), parts[1], whole])
+    (said,) = disturbers(race_of(2), [replace(parts[0], held_up=0.08), parts[1], whole])
     assert said.startswith(
         "other programs disturbed 2 of 3 trials: of 2 trials only the quiet 0.3 to 1.4 s count and "
         "1 trial may have lost up to 8 % by it, and the intervals"

@@ -12,12 +12,13 @@ from powerband.analyze.settings.in_place import (
     NO_DIFFERENCE,
     NOT_FOUND,
     NOT_RESTARTED,
+    P99,
     _of_trials,
     in_words_of_trials,
     with_unseen,
 )
 from powerband.model.experiment import Experiment
-from powerband.model.results import Analysis, Verdict
+from powerband.model.results import Analysis, Estimate, Verdict
 
 EXPERIMENT = Experiment.model_validate(
     {
@@ -76,9 +77,21 @@ def test_a_container_that_was_not_found_is_told_of() -> None:
 
 def test_a_knob_that_makes_no_difference_is_asked_about() -> None:
     analysis = synthetic.analysis()
-    alike = [replace(row, verdict=Verdict.EQUIVALENT, feasible=True, trials=5) for row in analysis.settings]
+    alike = [
+        replace(row, verdict=Verdict.EQUIVALENT, feasible=True, trials=5, estimates={}) for row in analysis.settings
+    ]
     assert NO_DIFFERENCE in sentences(replace(analysis, settings=tuple(alike)))
     assert NO_DIFFERENCE not in sentences(replace(analysis, settings=(replace(alike[0], trials=1), *alike[1:])))
+
+
+def test_a_knob_that_changes_the_p99_is_not_asked_about() -> None:
+    """A rate that all settings serve leaves the goodput alike."""
+    analysis = synthetic.analysis()
+    for tail_ns, asked in ((16e6, False), (60e6, True)):
+        alike = [replace(row, verdict=Verdict.EQUIVALENT, feasible=True, trials=5, estimates={
+                     **row.estimates, P99: Estimate(tail_ns if at else 60e6, None, None, 0.95, 5)})
+                 for at, row in enumerate(analysis.settings)]  # fmt: skip
+        assert (NO_DIFFERENCE in sentences(replace(analysis, settings=tuple(alike)))) is asked
 
 
 def test_a_server_that_is_started_is_told_of_as_ever() -> None:

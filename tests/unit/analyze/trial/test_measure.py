@@ -22,6 +22,7 @@ from fakes.trials import (
     write_trial,
 )
 from powerband.analyze.settings.compare import analyse
+from powerband.analyze.trial.faults import is_failed_start
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.loads.measured import is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
@@ -430,6 +431,48 @@ def test_users_who_get_only_errors_weigh_as_many_as_they_are_at_least(
     assert (metrics["users_unserved"], metrics["users_unserved_share"]) == (5, 0.5)
     assert metrics["error_rate"] == pytest.approx(expected, abs=0.001)
     assert metrics["response_time_ns_p99"] >= Figures().window_s * 1e9
+
+
+@pytest.mark.parametrize(
+    ("response_s", "last", "unserved"),
+    [(6.0, {}, 0), (0.7, {}, 0), (0.3, {}, 8), (6.0, {"unfinished": 1}, 8), (6.0, {"timeout": 1}, 8)],
+)
+def test_users_of_a_slow_server_are_served_if_all_requests_are_answered_in_the_end(
+    response_s: float, last: dict[str, int], unserved: int, tmp_path: Path
+) -> None:
+    """In 3 s of responses that take 6 s half of 16 users get none."""
+    figures = Figures(users=16, starved=8, goodput_per_s=8 / 3, window_s=3, response_ns=round(response_s * SECOND))
+    ended = {"ok": 8, **last}
+    total = {"scheduled": sum(ended.values()), "sent": sum(ended.values()), "dropped": 0, "outcomes": ended}
+    result = measured(tmp_path, replace(figures, summary={"total": total}))
+    assert result.metrics["users_unserved"] == unserved and result.metrics["error_rate"] == unserved / 16
+    (told,) = [problem for problem in result.problems if problem.code in ("short_window", "starved_users")]
+    assert told.code == ("starved_users" if unserved else "short_window") and told.message.startswith("8 of 16 users")
+
+
+def test_a_window_between_two_answers_of_all_users_is_too_short_and_no_fault_of_the_server(tmp_path: Path) -> None:
+    figures = Figures(users=64, starved=64, goodput_per_s=0)
+    answered = {"scheduled": 128, "sent": 128, "dropped": 0, "outcomes": {"ok": 128}}
+    slow = measured(tmp_path / "slow", replace(figures, summary={"total": answered}))
+    hung = measured(
+        tmp_path / "hung", replace(figures, summary={"total": {**answered, "outcomes": {"unfinished": 128}}})
+    )
+    for result, code in ((slow, "short_window"), (hung, "no_request_ended")):
+        assert not result.valid and [each.code for each in result.problems if each.fatal] == [code]
+    assert not is_failed_start(slow) and is_failed_start(hung)
+
+
+def test_a_status_that_ends_all_requests_is_named(tmp_path: Path) -> None:
+    """A quota that the warm-up used up."""
+    counts = {"scheduled": 500, "sent": 500, "dropped": 0, "outcomes": {"status_rejected": 500}}
+    window = {**summary(Figures())["window"], "outcomes": counts["outcomes"]}
+    total = {"scheduled": 600, "sent": 600, "dropped": 0, "outcomes": {"ok": 100, "status_rejected": 500}}
+    changed = {"cohort": counts, "window": window, "total": total, "rejected_statuses": {"429": 500}}
+    (told,) = [each for each in measured(tmp_path, Figures(summary=changed)).problems if each.code == "no_request_ok"]
+    assert told.message.startswith(
+        "none of 500 requests succeeded (most: status 429: the server limits how many requests it takes); "
+        "before the window 100 did"
+    )
 
 
 def test_users_whose_work_is_done_are_still_users(tmp_path: Path) -> None:

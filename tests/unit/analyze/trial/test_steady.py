@@ -142,6 +142,12 @@ def test_nothing_ended_is_not_steady() -> None:
     assert is_steady(even)
 
 
+def test_the_first_answers_of_users_who_began_together_are_not_all() -> None:
+    """64 users wait 3.5 s for their first answer, and 3.5 s more for the next."""
+    first = WarmupSeries(INTERVAL_S, (*[0.0] * 35, 640.0), (*[math.nan] * 35, 3.5e9), busy_users=True)
+    assert not is_steady(first)
+
+
 def test_mser_finds_where_a_start_ends() -> None:
     dice = np.random.default_rng(1)
     series = np.concatenate([np.linspace(0, 0.9, 20), np.ones(80)]) + 0.01 * dice.standard_normal(100)

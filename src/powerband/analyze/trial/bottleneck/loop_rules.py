@@ -44,6 +44,11 @@ OTHERS_RUN = 0.5  # CPUs used by the other threads of a pool: arbitrary, more th
 SOME_WAIT = 2.0  # processes that wait for a lock: a single one may wait for a thread of its own
 TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
 
+_ONE_ANOTHER = (
+    "look for what only so many may hold or use at once (a lock, a row, a file, a connection): more event loops would "
+    "only wait for it, too"
+)
+
 
 def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     """Names a blocked event loop if one waits for something else than events, or has one CPU to itself and would need
@@ -68,6 +73,7 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
                 [f"{waits} instead of waiting for events", f"{count(scene.present)} requests are in flight", used],
+                advice=_ONE_ANOTHER if serves_fewer(off_poll, scene) else "",
             )
         spread = "spread the connections over more event loops, or move computations off them"
         if (busy := busy_thread(BottleneckName.EVENT_LOOP_BLOCKED, pool, scene, advice=spread)) is not None:

@@ -73,5 +73,5 @@ def disturbed(scene: Scene) -> Bottleneck | None:
         BottleneckName.HOST_CPU,
         [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
         advice=OF_THE_HYPERVISOR if "host_foreign" not in scene.problems else "",
-        more=scene.of_own_database,
+        more=scene.of_own_service,
     )

@@ -94,11 +94,14 @@ WAITS_FOR_MEMORY = 0.1  # threads of the subject wait: pressure is the whole hos
 MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
 MAJOR_FAULT_NS = 100_000.0  # one takes this long on a fast disk; where it takes longer, threads are seen to wait
 FAULTS_PER_REQUEST = 16.0  # 64 KiB of fresh pages for each request
+FAULT_NS = 1_000.0  # the least CPU time that a fault and its page cost
+FAULTS_SHARE = 0.10  # of a request's CPU time, spent on faults: with less the kernel is busy with something else
 FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clears and maps these pages
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: if the queue was full, the kernel tries again only after a second
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
+MOSTLY_AWAY = 0.5  # of the requests, answered by 429 or 503: the CPU may be busy with that alone
 STARTED_EACH = 0.5  # threads started for each request: a process for many of them
 STARTED_SHARE = 0.1  # threads started for each request: if they come and go, all are busy for their short lives
 
@@ -159,6 +162,13 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
     idle = scene.workers and active < WORKERS_BUSY * min(scene.present, sum(pool.use.threads for pool in scene.workers))
     if scene.value("run_wait_cores") < WAITS_MUCH * active or (idle and engine_starves(scene)):
         return None
+    return _taken_from_it(scene)
+
+
+def _taken_from_it(scene: Scene) -> Bottleneck | None:
+    """Names the host's CPU if others used most of what the subject's CPUs did not give it."""
+    if not scene.cpus:
+        return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
     if others < TAKEN_BY_OTHERS * scene.cpus or others < OF_WHAT_IT_LACKS * (1 - scene.cpu_share) * scene.cpus:
@@ -170,7 +180,7 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
             f"the server got {of_cpus(scene.cpu_share, scene.cpus)}",
             _without_a_cpu(scene),
         ],
-        more=scene.of_own_database,
+        more=scene.of_own_service,
         advice=OF_THE_HYPERVISOR
         if steal > others / 2
         else "give the server and the programs that measure.foreign_cpu_max allows more CPUs, or stop those that it "
@@ -338,6 +348,7 @@ def _memory(scene: Scene) -> Bottleneck | None:
     storm = (
         faults >= FAULTS_PER_REQUEST
         and kernel >= FAULT_KERNEL_SHARE
+        and faults * FAULT_NS >= FAULTS_SHARE * scene.value("subject_cpu_ns_per_request")
         and starts is not None
         and starts < STARTED_EACH * rate
         and (_short_of_cpu(scene) or waiting >= FAULTS_WAIT * max(1.0, scene.value("subject_cpu_cores")))
@@ -388,7 +399,9 @@ def _cpu_quota(scene: Scene) -> Bottleneck | None:
 
 
 def _subject_cpu(scene: Scene) -> Bottleneck | None:
-    if not _short_of_cpu(scene) or not scene.cpus:
+    """Names the CPU if the subject's CPUs are full; not if it turns most requests away, which may be all that the CPU
+    does, for want of something else."""
+    if not _short_of_cpu(scene) or not scene.cpus or scene.turned_away_share >= MOSTLY_AWAY:
         return None
     waiting = scene.value("run_wait_cores") / scene.cpus
     preempted = sum(pool.preemptions_per_s for pool in scene.pools) / max(scene.rate_per_s, 1e-9)
@@ -415,17 +428,8 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             ],
             advice=f"raise GOMAXPROCS to {math.ceil(scene.cpus)}, or make {with_article(scene.noun)} cheaper",
         )
-    if _shared_cpus_full(scene) and not scene.fills_its_cpus:
-        engine = cores(scene.value("engine_cpu_cores"))
-        return verdict(
-            BottleneckName.SUBJECT_CPU,
-            [
-                f"all CPUs together were in use {share(scene.value('host_busy_share'))} of the time",
-                f"{used}, the load generator {engine} of the same CPUs",
-                _without_a_cpu(scene),
-            ],
-            advice=f"give the load generator CPUs of its own ({scene.apart}), or both more; more threads do not help",
-        )
+    if not scene.fills_its_cpus and (beside := _full_with_others(scene)) is not None:
+        return beside
     evidence = [used, *stolen(scene), f"{with_article(scene.noun)} uses {each} of CPU time"]
     if waiting >= 1:
         evidence.append(_waiting_for_each_cpu(waiting))
@@ -439,6 +443,30 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             "(Go, .NET, the JVM)",
         )
     return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
+
+
+def _full_with_others(scene: Scene) -> Bottleneck | None:
+    """The verdict if the subject fills its CPUs together with its database, with the load engine, or with programs on
+    which its threads may wait while these wait for a CPU as well."""
+    used = cpu_used(scene)
+    if scene.full_with_database:
+        return verdict(
+            BottleneckName.SUBJECT_CPU,
+            [f"{used}, its database {cores(scene.database_cores)} of the same CPUs"],
+            advice="give the server and its database more CPUs, or make what they do cheaper; more threads do not help",
+        )
+    if not _shared_cpus_full(scene):
+        return None
+    engine = cores(scene.value("engine_cpu_cores"))
+    return _taken_from_it(scene) or verdict(
+        BottleneckName.SUBJECT_CPU,
+        [
+            f"all CPUs together were in use {share(scene.value('host_busy_share'))} of the time",
+            f"{used}, the load generator {engine} of the same CPUs",
+            _without_a_cpu(scene),
+        ],
+        advice=f"give the load generator CPUs of its own ({scene.apart}), or both more; more threads do not help",
+    )
 
 
 def _fewer_threads(waits: float, cpus: float) -> str:
@@ -479,7 +507,8 @@ def _short_of_cpu(scene: Scene) -> bool:
     that has time left: that is no shortage as long as answers take no longer than the first ones, before which nothing
     queued."""
     hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
-    return scene.fills_its_cpus or hidden or _shared_cpus_full(scene) or scene.go_is_full
+    together = _shared_cpus_full(scene) or scene.full_with_database
+    return scene.fills_its_cpus or hidden or together or scene.go_is_full
 
 
 def _shared_cpus_full(scene: Scene) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from powerband.analyze.stats.slots import NotExactError
-from powerband.analyze.trial.disturbance import foreign_allowed, of_own_database
+from powerband.analyze.trial.disturbance import foreign_allowed, of_own_service
 from powerband.analyze.trial.dotnet_metrics import QUEUED, WORKERS
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
 from powerband.analyze.trial.tried_slots import Tried, tried_of
@@ -89,8 +89,8 @@ class Scene:
     """The key or option that gives each CPUs of its own."""
     noun: str = "request"
     """The word for one of the things that the rate counts."""
-    of_own_database: str = ""
-    """The clause of `disturbance.of_own_database`."""
+    of_own_service: str = ""
+    """The clause of `disturbance.of_own_service`."""
     allows_others: bool = False
     """True if the experiment allows other programs more of the CPUs than is allowed by default."""
     go_runs: int | None = None
@@ -115,6 +115,10 @@ class Scene:
     """The connections of the server's own that were open meanwhile; None if nobody looked."""
     host_starts_per_s: float | None = None
     """Threads and processes that began on the whole host; None if they were not counted."""
+
+    database_cores: float = 0.0
+    """The CPUs used by the database that was started beside the subject; 0 if the subject may use less of their CPUs,
+    by a quota or its own affinity."""
 
     def value(self, metric: str) -> float:
         """A metric; 0 if it was not measured."""
@@ -179,6 +183,12 @@ class Scene:
     def fills_its_cpus(self) -> bool:
         """True if the subject used its CPUs nearly all the time that the hypervisor left of them."""
         return self.cpu_share >= CPU_SHORT * self.given
+
+    @property
+    def full_with_database(self) -> bool:
+        """True if subject and database have nothing left of the CPUs that they share."""
+        shared = self.cpu_share + self.database_cores / (self.cpus or 1.0)
+        return self.database_cores >= LEAST_CORES and shared >= CPU_SHORT
 
     @property
     def stopped_to_collect(self) -> float:
@@ -252,12 +262,13 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         shares_cpus=loaded and not evidence.pinned,
         apart=evidence.apart,
         noun=evidence.experiment.noun,
-        of_own_database=of_own_database(evidence),
+        of_own_service=of_own_service(evidence.record.neighbours, evidence.experiment),
         allows_others=foreign_allowed(evidence.experiment) > FOREIGN_CPU_MAX,
         go_runs=_go_runs(evidence),
         only_python={view.runtime for view in _views(evidence)} == {"Python"},
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
         beside_in_quota=_beside_in_quota(evidence, metrics),
+        database_cores=_database_cores(evidence),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
         process_cores=() if probe is None else process_cores(probe.threads, start, end),
         tried=_tried(evidence),
@@ -283,6 +294,13 @@ def _go_runs(evidence: Evidence) -> int | None:
     return views[0].cpus if [(view.runtime, view.processes) for view in views] == [("Go", 1)] else None
 
 
+def _database_cores(evidence: Evidence) -> float:
+    dealt = len(evidence.record.cpus.get("subject", ())) or evidence.host_cpus
+    if evidence.probe is None or evidence.subject_cpus != dealt:
+        return 0.0
+    return sum(tree.cores(*evidence.window) or 0.0 for tree in evidence.probe.matching("postgresql"))
+
+
 def _beside_in_quota(evidence: Evidence, metrics: Mapping[str, float]) -> float:
     if not evidence.shares_quota:
         return 0.0
@@ -291,12 +309,14 @@ def _beside_in_quota(evidence: Evidence, metrics: Mapping[str, float]) -> float:
 
 
 def _turned_away(fleet: MergedFleet) -> float:
-    """The share of all requests of the run that the server answered by 429 or 503. If no request was rejected, the
-    statuses are those of WebSocket handshakes, and the share is 0."""
-    if not fleet.total.outcomes.get("status_rejected"):
+    """The share of the window's requests that the server answered by 429 or 503: of those that it rejected there, as
+    many as of the whole run's, whose statuses alone are known. If no request was rejected, the statuses are those of
+    WebSocket handshakes, and the share is 0."""
+    rejected, statuses = fleet.cohort.outcomes.get("status_rejected", 0), fleet.rejected_statuses
+    if not rejected:
         return 0.0
-    statuses = fleet.rejected_statuses
-    return sum(statuses[status] for status in NO_ROOM) / fleet.total.sent
+    no_room = sum(statuses[status] for status in NO_ROOM) / max(1, statuses.total())
+    return no_room * rejected / fleet.cohort.scheduled
 
 
 def _failed_connections(fleet: MergedFleet) -> int:

@@ -121,7 +121,8 @@ def _cpu_beside_a_lock(found: Bottleneck, scene: Scene) -> Candidate | None:
 def _pool_beside_cpu(found: Bottleneck, scene: Scene) -> Candidate | None:
     """A pool, if the CPU is short by the threads that wait for it, not by its use, and all threads of the pool are busy
     as well."""
-    if found.name is not BottleneckName.SUBJECT_CPU or scene.fills_its_cpus or scene.shares_cpus:
+    full = scene.fills_its_cpus or scene.shares_cpus or scene.full_with_database
+    if found.name is not BottleneckName.SUBJECT_CPU or full:
         return None
     return pool_too_small(scene)
 

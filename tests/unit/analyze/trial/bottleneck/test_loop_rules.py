@@ -36,6 +36,14 @@ def test_workers_that_outnumber_the_requests_let_none_wait() -> None:
     assert bottleneck_of(scene(threads, first, present=6.0, held={"uwsgi": 12})) is None
 
 
+def test_loops_that_wait_for_each_other_are_not_to_be_more() -> None:
+    """Eight workers block on a row that one of them holds."""
+    loops = replace(pool("uvicorn", 0.1, 0.0, socket=7.8, poll=0.1), polled=8.0)
+    one, each = (bottleneck_of(scene(loops, tried=tried(slots), held={"uvicorn": 90})) for slots in (1, 8))
+    assert one is not None and each is not None and one.name is each.name is B.EVENT_LOOP_BLOCKED
+    assert "would only wait for it, too" in one.advice and "run more event loops" in each.advice
+
+
 @pytest.mark.parametrize(("sockets", "name"), [(7, B.POOL_TOO_SMALL), (130, B.EVENT_LOOP_BLOCKED)])
 def test_workers_that_compute_are_no_loops_if_each_holds_a_connection(sockets: int, name: BottleneckName) -> None:
     """Two processes of gunicorn on four CPUs, which wait for their next connection in select."""

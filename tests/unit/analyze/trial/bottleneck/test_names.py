@@ -982,9 +982,7 @@ def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
 
 
 def test_who_takes_the_cpu_may_be_the_servers_own_database() -> None:
-    taken = [
-        bottleneck_of(replace(seen, of_own_database="; or it is")) for _, seen, name in CASES if name is B.HOST_CPU
-    ]
+    taken = [bottleneck_of(replace(seen, of_own_service="; or it is")) for _, seen, name in CASES if name is B.HOST_CPU]
     assert len(taken) > 1 and all(found is not None and found.advice.endswith("; or it is") for found in taken)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fakes.scenes import IDLE, POLLER, SLEEPERS, pool, scene, tried
+from fakes.scenes import IDLE, MS, POLLER, SLEEPERS, pool, scene, tried
 from fakes.trials import Figures, experiment, probe_lines, record_of, spec, summary
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
@@ -59,7 +59,7 @@ def test_where_other_programs_are_allowed_the_advice_is_not_just_to_stop_them() 
     seen = scene(pool("pool", 0.33, 3.6), POLLER, metrics={"host_foreign_cores": 0.66})
     clause = "; if postgres is the server's own database, allow for it"
     usual, allowed = (
-        bottleneck_of(replace(seen, of_own_database=clause, allows_others=allows)) for allows in (False, True)
+        bottleneck_of(replace(seen, of_own_service=clause, allows_others=allows)) for allows in (False, True)
     )
     assert usual is not None and usual.advice.startswith("stop the other programs") and usual.advice.endswith(clause)
     assert allowed is not None and allowed.name is B.HOST_CPU and allowed.advice.startswith("give the server and")
@@ -165,6 +165,54 @@ def test_where_the_kernel_counts_no_starts_those_of_the_whole_host_are_the_most(
     assert seen.starts_per_s_most == pytest.approx(953.7)
     assert replace(seen, metrics={"threads_started_per_s": 3.0}).starts_per_s_most == 3
     assert scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ()).starts_per_s_most is None
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.3, True), (0.9, False)])
+def test_a_cpu_that_may_only_turn_requests_away_is_not_the_limit(share: float, named: bool) -> None:
+    found = bottleneck_of(scene(pool("http", 0.97, 3.0, sleep=8), POLLER, turned_away_share=share))
+    assert (found is not None and found.name is B.SUBJECT_CPU) is named
+
+
+def test_what_was_turned_away_in_the_warm_up_alone_says_nothing_of_the_window() -> None:
+    counts = summary(Figures())["cohort"]
+    total = {**counts, "sent": counts["sent"] + 9000, "outcomes": {**counts["outcomes"], "status_rejected": 9000}}
+    window = {**counts, "outcomes": {"ok": counts["sent"] // 2, "status_rejected": counts["sent"] // 2}}
+    for changed, share in (({}, 0.0), ({"cohort": window}, 0.5)):
+        figures = Figures(summary={"total": total, "rejected_statuses": {"503": 9000}, **changed})
+        fleet = merge_fleet([summary(figures)])
+        assert fleet is not None
+        seen = scene_of(Evidence.read(record_of(spec(), figures), experiment(), fleet, (), None), {}, ())
+        assert seen.turned_away_share == pytest.approx(share, abs=0.001)
+
+
+def test_cpus_that_a_database_fills_are_full_for_the_server_too() -> None:
+    """A request takes 0.4 ms in the server and 0.6 in the database that was started beside it."""
+    threads = pool("pool", 0.4, 0.2, socket=3.4)
+    beside, alone = (bottleneck_of(scene(threads, POLLER, database_cores=used)) for used in (0.58, 0.0))
+    assert beside is not None and beside.name is B.SUBJECT_CPU and "its database 0.58 cores" in beside.evidence[0]
+    assert beside.second is None
+    assert alone is not None and alone.name is B.POOL_TOO_SMALL
+
+
+def test_where_a_program_that_the_server_calls_has_the_cpus_the_load_generator_is_not_blamed() -> None:
+    """32 of 40 threads wait for PostgreSQL, which waits for a CPU as they do."""
+    threads = pool("http-nio", 0.75, 7.2, socket=32)
+    taken = {"subject_cpu_share": 0.19, "host_busy_share": 0.97, "host_foreign_cores": 3.0, "engine_cpu_cores": 0.03}
+    found = bottleneck_of(scene(threads, POLLER, cpus=4.0, metrics=taken, shares_cpus=True, allows_others=True))
+    assert found is not None and found.name is B.HOST_CPU and "the server and the programs" in found.advice
+
+
+def test_few_faults_of_dear_requests_are_not_what_the_kernel_is_busy_with() -> None:
+    """A request copies 10 MB from pages that it maps: 160 faults in 5 ms of CPU time."""
+    mapped = {
+        "page_faults_per_s": 32_000.0, "subject_cpu_system_share": 0.9, "threads_started_per_s": 0.0,
+        "subject_cpu_ns_per_request": 5 * MS,
+    }  # fmt: skip
+    names = [
+        bottleneck_of(scene(pool("httpd", 0.97, 6.0), POLLER, metrics=mapped | changed, rate_per_s=200.0))
+        for changed in ({}, {"subject_cpu_ns_per_request": 0.5 * MS})
+    ]
+    assert [found and found.name for found in names] == [B.SUBJECT_CPU, B.MEMORY]
 
 
 def test_where_one_thread_runs_the_runtimes_that_gain_from_cpus_alone_are_named() -> None:
