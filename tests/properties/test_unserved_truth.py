@@ -77,8 +77,8 @@ def shared(case: Case) -> list[Request]:
 
 
 def share_unserved(requests: list[Request], users: int, stuck: int, window: float) -> float:
-    """What is said of the window from 0 on: `stuck` users beside these wait from before it until its end, when the
-    connections of the others close."""
+    """The share of users that powerband calls unserved in the window that begins at 0. `stuck` more users wait all
+    through it, and are answered after it, when the others have closed their connections."""
     lasted = {user for user, start, end in requests if start < 0 and end >= window}
     within = [end - start for _, start, end in requests if 0 <= end < window]
     served = {user for user, _, end in requests if 0 <= end < window}

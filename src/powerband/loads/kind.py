@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from powerband.readings.evidence import Evidence, Source
 
 
+def of_requests(load: Load) -> str:
+    """Returns `, each of 3 requests`, to follow a rate of scenarios; empty if each is one request."""
+    return f", each of {len(load.scenario)} requests" if len(load.scenario) > 1 else ""
+
+
 class LoadKind(ABC):
     """A kind of load. Its definitions here hold for every kind that does not override them."""
 
@@ -100,8 +105,7 @@ class LoadKind(ABC):
         """Returns the load as the end of a sentence: `with 64 users that never pause`, `with 500/s offered`; empty if
         it has none."""
         if load.rate_per_s is not None:
-            each = f", each of {len(load.scenario)} requests" if len(load.scenario) > 1 else ""
-            return f"with {format_value(load.rate_per_s, 'per_s')} offered{each}"
+            return f"with {format_value(load.rate_per_s, 'per_s')} offered{of_requests(load)}"
         if load.users is None:
             return ""
         users, one = plural(load.users, "user"), load.users == 1

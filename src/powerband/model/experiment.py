@@ -662,7 +662,7 @@ class Experiment(Frozen):
         as long as the largest allowed time, so that all answers that are due come in the window, and is longer by the
         pauses of `load` (None: the experiment's), so that all steps of the scenario are sent in the window."""
         if stage is Stage.CAPACITY and self.measure.warmup_ns is None:
-            least_ns = max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns, *map(round, self.allowed_times_ns()))
+            least_ns = max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns, round(self.longest_allowed_ns))
             return least_ns + (load or self.load).pauses_ns
         return self.measure.warmup_ns
 
@@ -670,14 +670,19 @@ class Experiment(Frozen):
         """Drain and in-flight bound of a capacity trial. Requests later than several times the largest allowed time
         violate the conditions anyway, so the trial does not wait for them. An arrival is in flight for all its steps
         and pauses, for which there is room at twice their mean."""
-        patience_ns = max(CAPACITY_PATIENCE_NS, *(4 * limit for limit in self.allowed_times_ns()), 0)
-        drain_ns = max(min(load.drain_ns, round(patience_ns)), *map(round, self.allowed_times_ns()), 0)
-        bounds: dict[str, int | None] = {"drain_ns": drain_ns}
+        longest_ns = self.longest_allowed_ns
+        patience_ns = max(CAPACITY_PATIENCE_NS, 4 * longest_ns)
+        bounds: dict[str, int | None] = {"drain_ns": round(max(min(load.drain_ns, patience_ns), longest_ns))}
         stay_ns = len(load.scenario) * patience_ns + 2 * load.pauses_ns
         held = max(CAPACITY_IN_FLIGHT_MIN, load.engine_threads, math.ceil(rate_per_s * stay_ns / 1e9))
         if load.max_in_flight is None and held < CAPACITY_IN_FLIGHT_MAX:
             bounds["max_in_flight"] = held
         return bounds
+
+    @property
+    def longest_allowed_ns(self) -> float:
+        """The largest limit of a response time among the constraints, in ns; 0 if there is none."""
+        return max(self.allowed_times_ns(), default=0.0)
 
     def allowed_times_ns(self) -> list[float]:
         """The limits of response times among the constraints, in ns."""

@@ -20,7 +20,7 @@ from powerband.analyze.trial.faults import (
     subjects_own,
     was_too_short,
 )
-from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.analyze.trial.honesty import REPEATED_CODES
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
@@ -162,7 +162,7 @@ class BlockTrials(InFlight[OpenBlock]):
             return
         block.faults[spec.setting] += subjects_own(result)
         block.limited[spec.setting] += limited_by_generator(result)
-        unanswered = bool(fatal_codes(result) & (SUBJECT_CODES | {"short_window"})) or was_too_short(result)
+        unanswered = bool(fatal_codes(result) & REPEATED_CODES) or was_too_short(result)
         repeats_itself = unanswered or block.limited[spec.setting] >= LIMITED_TRIALS
         if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
             block.retry.append(Attempt(spec.setting, spec.attempt + 1))

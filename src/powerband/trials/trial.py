@@ -365,7 +365,7 @@ class _Trial:
             left_s = (go_ns + warmup.compiling_ns - time.monotonic_ns()) / 1e9
             steady = loop.wait(is_steady, left_s)
         asks = self.kind.sends_requests and not self.kind.users_join
-        if not steady and asks and not any(driver.seen.values()):
+        if not steady and asks:
             loop.wait(lambda: any(driver.seen.values()), (go_ns + warmup.first_ns - time.monotonic_ns()) / 1e9)
         if not steady:
             self._check_begun(loop)

@@ -65,6 +65,7 @@ from powerband.base.units import (
     span,
     time_text,
 )
+from powerband.loads.kind import of_requests
 from powerband.loads.measured import requests_for
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Constraint
@@ -421,10 +422,9 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
         return f"it held {wanted} in none of {plural(found.n, 'trial')}; lower rates were not tested"
     if found is None or found.low is None or found.high is None:
         return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the only trial that shows it'}"
-    steps = len(standing.experiment.load.scenario)
-    each = f", each of {steps} requests" if steps > 1 else ""
     return (
-        f"{percent(HELD_BY)} of starts hold {wanted} up to {format_value(found.value, 'per_s')}{each} "
+        f"{percent(HELD_BY)} of starts hold {wanted} up to {format_value(found.value, 'per_s')}"
+        f"{of_requests(standing.experiment.load)} "
         f"({percent(found.confidence)} interval {significant(found.low)} to {significant(found.high)}, "
         f"{found.n} trials)"
     )

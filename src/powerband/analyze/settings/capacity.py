@@ -20,7 +20,7 @@ from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.stats.shares import share_most
 from powerband.analyze.stats.theory import relaxation_s
 from powerband.analyze.trial.faults import LIMITED_TRIALS, NEVER_READY, fatal_codes, met_generator_limit
-from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.analyze.trial.honesty import REPEATED_CODES
 from powerband.base.units import format_duration, format_value, plural
 from powerband.loads.measured import FEW_REQUESTS, as_judged, is_lower_bound, requests_for
 from powerband.model.experiment import Constraint, Experiment, Objective
@@ -39,7 +39,7 @@ IN_FLIGHT_ERRORS = 3.0
 """The number of requests in flight differs by chance between the window's two ends, and so does that of random arrivals
 from their mean. A shortfall of up to this many standard deviations of that difference counts as served."""
 ERROR_RATES = frozenset({"error_rate", "run_error_rate"})
-OVERLOADED = SUBJECT_CODES | {"short_window", "no_response", "no_valid_response", "unavailable", "died"}
+OVERLOADED = REPEATED_CODES | {"no_response", "no_valid_response", "unavailable", "died"}
 """Problems by which an invalid trial shows that the subject does not bear the rate."""
 LIMIT_KNOWN = 1.15
 """The load engine's limit is known closely enough if it is at most this many times a rate that it did offer."""
@@ -321,7 +321,7 @@ def _overload_ns(experiment: Experiment) -> float:
     """The time in ns that, divided by the share e of an overload, says how long it takes to show in the largest time
     allowed; 0 without such a limit. With k steps, each of which waits for the one before it, a server falls behind by
     about 2 e / (k + 1) seconds each second."""
-    return max(experiment.allowed_times_ns(), default=0.0) * (len(experiment.load.scenario) + 1) / 2
+    return experiment.longest_allowed_ns * (len(experiment.load.scenario) + 1) / 2
 
 
 def _ceiling(trials: Sequence[TrialResult], steps: int) -> float:

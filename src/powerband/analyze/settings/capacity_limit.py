@@ -60,8 +60,8 @@ def limit_of(search: Search) -> Bottleneck | None:
 def _before_it_is_full(
     search: Search, around: Sequence[TrialResult], rate: float, full: Bottleneck | None
 ) -> Bottleneck | None:
-    """What ends the capacity at a rate at which the server has more to give: requests that fail, a queue of requests
-    that come at random, or slow answers."""
+    """The limit of a capacity that ends although the server could serve more: requests fail, random arrivals queue, or
+    answers are slow."""
     failed = _middle(around, "error_rate")
     if any(each.metric in ERROR_RATES and not each.holds(failed) for each in search.objective.constraints):
         if full is None or full.name is BottleneckName.NONE:

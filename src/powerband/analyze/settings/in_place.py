@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.contest import CHEAPER_BY, COSTS
+from powerband.analyze.settings.why import P99, SOONER_BY
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION
 from powerband.model.results import Analysis, Answer, SettingResult, TrialResult, Verdict
 
 CPU = "subject_cpu_cores"
-P99 = "response_time_ns_p99"
-FAR = 1.5  # a smaller ratio of p99s may be chance, where intervals overlap
 NOT_RESTARTED = (
     "The server was deployed already and was not restarted between settings: the intervals come from repeated rounds "
     "on that one server, and do not include differences between its starts."
@@ -57,7 +56,7 @@ def _tails_differ(rows: Sequence[SettingResult]) -> bool:
     if not found:
         return False
     apart = max(low for low, _ in ends) > CHEAPER_BY * min(high for _, high in ends)
-    return apart or max(values) >= FAR * min(values)
+    return apart or max(values) >= SOONER_BY * min(values)
 
 
 def _no_better(rows: Sequence[SettingResult]) -> bool:

@@ -37,6 +37,8 @@ RAISE_LIMIT = "raise host.memory_limit, or lower what the server holds"
 
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
 SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok", "invariant", "memory_kills"})
+# These, and one that comes again though it is no fault of the subject: a window that is shorter than a response.
+REPEATED_CODES = SUBJECT_CODES | {"short_window"}
 # Problems that the machine caused.
 MACHINE_CODES = frozenset({"host_steal", "host_foreign"})
 DISTURBED_CODES = MACHINE_CODES | {"host_steal_some", "host_foreign_some"}  # however little

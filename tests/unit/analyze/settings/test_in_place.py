@@ -12,11 +12,11 @@ from powerband.analyze.settings.in_place import (
     NO_DIFFERENCE,
     NOT_FOUND,
     NOT_RESTARTED,
-    P99,
     _of_trials,
     in_words_of_trials,
     with_unseen,
 )
+from powerband.analyze.settings.why import P99
 from powerband.model.experiment import Experiment
 from powerband.model.results import Analysis, Estimate, Verdict
 
