@@ -27,16 +27,17 @@ demo: setup
 cluster-demo: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.hosts
 
-# tests: those of a marker expression. First what only computes, half a worker more than CPUs, since some wait for a
-# browser; then what starts servers and bears others beside it, of which so many run for two CPUs, since they mostly wait; then
-# what measures and has the machine to itself. An idle worker takes tests from a busy one, so that no long file holds up the
-# end. What computes keeps 64 MiB that it freed, since glibc else returns NumPy's arrays and has the kernel clear them anew.
+# tests: those of a marker expression, with pytest's options. First what only computes, half a worker more than CPUs, since
+# some wait for a browser; then what starts servers and bears others beside it, of which so many run for two CPUs, since they
+# mostly wait; then what measures and has the machine to itself. An idle worker takes tests from a busy one, so that no long
+# file holds up the end. What computes keeps 64 MiB that it freed, since glibc else returns NumPy's arrays and has the kernel
+# clear them anew.
 # CROWD: tests at once on two CPUs, of whose time a third is CPU time.
 CROWD ?= 5
-beside = MALLOC_TOP_PAD_=$$((64 << 20)) $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(1)" \
-	  && $(RUN) pytest -n $$(($(2) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
+beside = MALLOC_TOP_PAD_=$$((64 << 20)) $(RUN) pytest $(3) -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(1)" \
+	  && $(RUN) pytest $(3) -n $$(($(2) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
 tests = $(beside) \
-	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
+	  && $(RUN) pytest $(3) -m "e2e and not crowded and $(1)" tests/e2e
 
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of
 # the Rust tests' time is that of servers that rest, so that three share a CPU, and lint has what they leave.
@@ -50,9 +51,9 @@ rust-tests:
 test-long: setup extras
 	$(call tests,long and not table,$(CROWD))
 
-# The rows of published tables that the two above leave out.
+# The rows of published tables that the two above leave out. At the end -rP shows what each printed: -s shows no worker's.
 test-tables: setup extras
-	$(call tests,table,4)
+	$(call tests,table,4,-raP)
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \
@@ -126,10 +127,10 @@ warm-races: setup
 action-jobs: setup
 	POWERBAND_ENGINE=$(ENGINE) PYTHONPATH=tests:. $(RUN) python -m benchmarks.action_jobs
 
-# Capacities of real pools in Python, Go and Java against M/G/k and windows of a minute: 20 searches, 6 minutes each, on a
-# quiet machine; goes on where it was stopped.
+# Capacities of real pools in Python, Go and Java against M/G/k and windows of a minute: 21 searches, two at once, in an hour
+# on a quiet machine; goes on where it was stopped.
 capacities: setup
-	POWERBAND_ENGINE=$(ENGINE) PYTHONPATH=tests:. $(RUN) python -m benchmarks.capacity_pools
+	POWERBAND_ENGINE=$(ENGINE) PYTHONPATH=tests:. $(RUN) python -m benchmarks.capacity_pools --beside 2 --searches 21 --minutes 120
 
 bench-peers: setup
 	benchmarks/install_peers.sh
@@ -141,9 +142,12 @@ bottlenecks: setup extras
 	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md docs/methods/data/planted-bottlenecks.csv $(CASES)
 	PYTHONPATH=tests $(RUN) python -m fakes.followed docs/methods/bottlenecks.md
 
-# Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 40 minutes.
+# Tables of how often verdicts and figures are wrong on servers whose truth is known, into the pages, and the results of all
+# cases into docs/methods/data: simulated, 10 minutes. TABLES="bounds capacity" makes only those whose titles hold one of
+# these words.
+TABLES ?=
 statistics: setup
-	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md docs/methods/capacity.md docs/methods/regret.md
+	PYTHONPATH=tests $(RUN) python -m fakes.made_tables $(TABLES)
 
 # A wheel for the package index, in dist/: runs on any x86-64 Linux with glibc 2.17 or later, without a compiler.
 wheels: uv

@@ -47,7 +47,8 @@ CASES = {"jvm": "javac", "spring": "mvn"}
 TIERS = (1, 4)
 AS_TUNE = {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True}
 USERS = 64
-TRUTH_DURATION_S, WINDOW_S = 70, 10
+TRUTH_DURATION_S, EARLY_S, LATE_S = 85, 10, 30
+"""The measured seconds of a start for the truth, and those at its begin and its end that are compared."""
 TRUTH_STARTS = 8  # starts of a JVM differ by some 3 %
 RIGHT_SHARE = 19 / 20
 WITHIN = 0.05
@@ -57,7 +58,7 @@ STARTS_OF_RACE = 3  # of each setting, in most races
 @dataclass(frozen=True)
 class Truth:
     """Rates of both settings after a minute of load, in the order of `TIERS`: the medians of their starts. `early`: for
-    each start of each, the rate of the `WINDOW_S` after its warm-up, as a ratio to its own rate after a minute; empty:
+    each start of each, the rate of the `EARLY_S` after its warm-up, as a ratio to its own rate after a minute; empty:
     not known."""
 
     case: str
@@ -171,17 +172,18 @@ def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
 
 
 def first_and_last(events: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
-    """The rates of the first and of the last `WINDOW_S` of a measured window, from the events of one engine."""
+    """The rates of the first `EARLY_S` and of the last `LATE_S` of a measured window, from the events of one
+    engine."""
     inside = [event for event in events if event["type"] == "interval" and event["phase"] == "measure"]
-    begin, end, window = inside[0]["start_ns"], inside[-1]["end_ns"], WINDOW_S * 10**9
+    begin, end = inside[0]["start_ns"] + EARLY_S * 10**9, inside[-1]["end_ns"] - LATE_S * 10**9
 
     def rate(chosen: Sequence[Mapping[str, Any]]) -> float:
         ended = sum(event["outcomes"].get("ok", 0) for event in chosen)
         return 1e9 * ended / (chosen[-1]["end_ns"] - chosen[0]["start_ns"])
 
     return (
-        rate([event for event in inside if event["end_ns"] <= begin + window]),
-        rate([event for event in inside if event["start_ns"] >= end - window]),
+        rate([event for event in inside if event["end_ns"] <= begin]),
+        rate([event for event in inside if event["start_ns"] >= end]),
     )
 
 

@@ -1,6 +1,6 @@
 """Measures what each dependency of an installed powerband costs: its bytes on the disk, with those of the packages that
-no other dependency needs, and the CPU time of its import. Run it with the Python of a venv that has the wheel; it
-prints the figures of docs/decisions/0001-dependencies.md: `VENV/bin/python scripts/dependency_costs.py`."""
+no other dependency needs, and the CPU time of its import. Run it with the Python of a venv that has the wheel:
+`VENV/bin/python scripts/dependency_costs.py`."""
 
 from __future__ import annotations
 

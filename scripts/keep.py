@@ -140,7 +140,7 @@ def block(kept: Kept) -> str:
         _table(*_settings(found)),
     ]
     if found["claims"]:
-        parts.append(_table(*claim_rows(found["claims"])))
+        parts.append(_table(*claim_rows(_as_worded_now(kept))))
     return "\n\n".join(parts)
 
 
@@ -175,6 +175,14 @@ def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[st
         verdict = "violates the SLO" if row["infeasible_because"] else verdict
         rows.append((f"`{name}`", *figures, verdict))
     return ("setting", metric_words(objective), interval, "verdict"), rows
+
+
+def _as_worded_now(kept: Kept) -> list[Mapping[str, Any]]:
+    """The claims of a run; each whose condition the experiment still has, in the words that it has for it now."""
+    file = ROOT / "experiments" / f"{kept.analysis['name']}.yaml"
+    claims = load_experiment(file, kept.profile).claims if file.is_file() else ()
+    now = {claim.holds: claim.says for claim in claims}
+    return [{**each, "says": now.get(each["holds"], each["says"])} for each in kept.analysis["claims"]]
 
 
 def claim_rows(claims: Sequence[Mapping[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:

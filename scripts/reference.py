@@ -95,8 +95,8 @@ def options_page() -> str:
     first."""
     parts = [
         "# Every option of every command",
-        f"{MADE} What the commands are for: [the command line](cli.md). An option that stands for a key of an "
-        "experiment file is explained there, with its default; `powerband COMMAND --help` has a sentence for each.",
+        f"{MADE} [What the commands are for](cli.md). An option that stands for a key of an experiment file is "
+        "explained there, with its default; `powerband COMMAND --help` explains each.",
     ]
     # The context of the whole command line is the parent, as in a real call: otherwise a command would take its help
     # option for another one, for good.

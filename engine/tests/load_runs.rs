@@ -58,6 +58,32 @@ fn users_who_begin_together_and_pause_for_one_time_do_not_stay_in_step() {
     }
 }
 
+/// With each pause of the first pass cut, they would send twice as often as asked.
+#[test]
+fn users_send_as_often_in_their_first_pass_through_a_scenario_as_later() {
+    let mut spec = spec(always(OK));
+    spec["scenario"] = (0..5).map(|step| json!({"name": format!("step {step}")})).collect();
+    spec["model"] = json!({"kind": "closed", "users": 100, "think": {"kind": "constant", "ns": 200 * MS}});
+    spec["phases"]["warmup_ns"] = json!(250 * MS);
+    spec["phases"]["measure_ns"] = json!(200 * MS);
+    let scheduled = number(&run(&spec)["cohort"]["scheduled"]);
+    assert!((80..=120).contains(&scheduled), "{scheduled} of 100");
+}
+
+/// With a first pause of 200 ms at most they would all be at two of the four steps in the window.
+#[test]
+fn a_long_first_pause_spreads_users_who_begin_together_over_all_steps() {
+    let mut spec = spec(always(OK));
+    spec["scenario"] = (0..4).map(|step| json!({"name": format!("step {step}")})).collect();
+    let think = json!({"kind": "constant", "ns": 200 * MS});
+    spec["model"] = json!({"kind": "closed", "users": 100, "think": think, "first_pause_ns": 800 * MS});
+    spec["phases"]["warmup_ns"] = json!(850 * MS);
+    spec["phases"]["measure_ns"] = json!(200 * MS);
+    let summary = run(&spec);
+    let steps: Vec<u64> = (0..4).map(|step| sum(&summary["steps"][step]["outcomes"])).collect();
+    assert!(steps.iter().all(|count| (8..=50).contains(count)), "{steps:?} of 25 each");
+}
+
 #[test]
 fn commands_move_the_phases() {
     let mut run = Run::start(&endless(always(OK)));

@@ -150,13 +150,17 @@ fn levels_pools_and_accept_queues_are_as_the_subject_made_them() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let code = r#"
-import ctypes, os, socket, sys, threading, time
+import ctypes, mmap, os, socket, sys, tempfile, threading, time
 libc = ctypes.CDLL(None)
 def work(name):
     libc.prctl(15, name.encode(), 0, 0, 0)
     time.sleep(600)
 for i in range(12): threading.Thread(target=work, args=(f'pool-1-thread-{i}',), daemon=True).start()
 kept = [socket.create_connection(('127.0.0.1', int(sys.argv[1]))) for _ in range(7)]
+file = tempfile.TemporaryFile()
+file.truncate(64 << 20)
+mapped = mmap.mmap(file.fileno(), 64 << 20, access=mmap.ACCESS_READ)
+read = mapped[::4096]
 memory = bytearray(os.urandom(1) * (32 << 20))
 time.sleep(600)
 "#;
@@ -167,9 +171,11 @@ time.sleep(600)
         let tree = &event["trees"][0];
         let memory = |field: &str| tree[field].as_u64().is_some_and(|bytes| bytes > 32 << 20);
         let levels = tree["threads_now"] == 13 && tree["sockets_now"] == 7 && event["host"]["accept_queue_now"] == 7;
-        levels && memory("rss_bytes_now") && memory("pss_bytes_now")
+        levels && memory("rss_bytes_now") && memory("pss_bytes_now") && memory("anonymous_bytes_now")
     });
-    assert!(sample["trees"][0]["descriptors_now"].as_u64().unwrap() >= 10);
+    let level = |field: &str| sample["trees"][0][field].as_u64().unwrap();
+    assert!(level("descriptors_now") >= 10);
+    assert!(level("rss_bytes_now") >= level("anonymous_bytes_now") + (64 << 20), "it has read a file that it maps");
     assert!(sample["host"]["accept_queue_limit"].as_u64().unwrap() >= 7);
     let pool = |event: &Value| {
         let pools = event["pools"].as_array()?;

@@ -264,7 +264,8 @@ libc.syscall(60 if os.uname().machine == 'x86_64' else 93, 0)
         assert!(tree["rss_bytes_now"].as_u64().unwrap() > 32 << 20, "{tree}");
         let level = |event: &Value, field: &str| event["trees"][0][field].as_u64();
         probe.until_that("sample with its memory and descriptors", |event| {
-            level(event, "pss_bytes_now") > Some(32 << 20) && level(event, "descriptors_now") > Some(20)
+            let memory = ["pss_bytes_now", "anonymous_bytes_now"].map(|field| level(event, field));
+            memory.iter().all(|&bytes| bytes > Some(32 << 20)) && level(event, "descriptors_now") > Some(20)
         });
         let listed = |event: &Value| {
             let pools = event["pools"].as_array().into_iter().flatten();

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from powerband.analyze.trial.disturbance import QUIET_SHARE
+from powerband.analyze.trial.disturbance import QUIET_SHARE, QUIETER
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.units import format_duration
 from powerband.loads.engine_specs import most_connections
@@ -207,9 +207,9 @@ def _noise(noise: MachineNoise) -> Iterator[Finding]:
     yield _finding(
         "steal",
         noise.steal_share < STEAL_MAX / 4,
-        f"{100 * noise.steal_share:.2f} % of the CPU time went to other machines",
+        f"the hypervisor took {100 * noise.steal_share:.2f} % of the CPU time",
         "intervals grow by what it can have cost, and where times are compared, trials do not count above "
-        f"{100 * STEAL_MAX:.0f} % (measure.steal_max): run when the host is quieter, or on a machine of its own",
+        f"{100 * STEAL_MAX:.0f} % (measure.steal_max): run {QUIETER}, or on a machine with whole CPUs",
     )
     yield _finding(
         "foreign CPU",

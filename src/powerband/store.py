@@ -93,21 +93,22 @@ class TrialRecord:
     ended), as far as they were reached. `engines`: one `summary` event per engine process (see
     protocol/load-event.schema.json). `subject`: the probe's `launched`, `exited` and `end` events merged, as far as
     they arrived. `cpus`: CPU lists of server, engine and probe (empty: any CPU), and as `machine` all CPUs that
-    powerband may use. `cpu_quota`: CPUs that a cgroup allows server, engine and probe together; None: no quota, or
-    unknown. `control_cpu_ns`: CPU time of the control plane from go to end. `thread_names`: a JVM's full thread names
-    by thread id. `last_words`: numbers by name, from the log line that `subject.last_words` matches. `acknowledged`,
-    `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`. `link`: the link between
-    two network namespaces and its traffic; empty without a link. `slots`: the engines' summaries with one user and with
-    twice the users after the load, or the reason why there are none; empty if none was due. `jmeter`: the JMeter
-    driver's record of its JVM. `live_heap`: by a JVM's pid, the bytes left by a full collection after the load.
-    `runtimes`: the fields of each `RuntimeView`. `go_collected`: by the pid of a Go program that collected during the
-    load, the fields of its `GoCollected`, or None if they cannot be known. `no_dotnet_figures`: the reason why a .NET
-    server gave no figures; empty if it gave some, and for any other server. `neighbours`: by name, the CPUs that other
-    programs used while the load ran; only those that used most. `memory_kills`: the number of the server's processes
-    that the kernel killed at `host.memory_limit` before the load ended; None without a limit. `node`: the name of the
-    cluster's node that ran the trial; empty: this machine. `generators`: the fields of a `GeneratorNode` for each other
-    node that loaded the server, with instants by the clock of `node`; empty: the load came from the server's machine.
-    `repeated_s`: time that earlier measurements of this trial took, which do not count since its CPUs were dealt anew.
+    powerband may use. `cpu_quota`: CPUs that a cgroup allows powerband and all that it starts, which a container may be
+    apart from; None: no quota, or unknown. `control_cpu_ns`: CPU time of the control plane from go to end.
+    `thread_names`: a JVM's full thread names by thread id. `last_words`: numbers by name, from the log line that
+    `subject.last_words` matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in
+    `trials/instruments/`. `link`: the link between two network namespaces and its traffic; empty without a link.
+    `slots`: the engines' summaries with one user and with twice the users after the load, or the reason why there are
+    none; empty if none was due. `jmeter`: the JMeter driver's record of its JVM. `live_heap`: by a JVM's pid, the bytes
+    left by a full collection after the load. `runtimes`: the fields of each `RuntimeView`. `go_collected`: by the pid
+    of a Go program that collected during the load, the fields of its `GoCollected`, or None if they cannot be known.
+    `no_dotnet_figures`: the reason why a .NET server gave no figures; empty if it gave some, and for any other server.
+    `neighbours`: by name, the CPUs that other programs used while the load ran; only those that used most.
+    `memory_kills`: the number of the server's processes that the kernel killed at its memory limit before the load
+    ended; None without a limit. `node`: the name of the cluster's node that ran the trial; empty: this machine.
+    `generators`: the fields of a `GeneratorNode` for each other node that loaded the server, with instants by the clock
+    of `node`; empty: the load came from the server's machine. `repeated_s`: time that earlier measurements of this
+    trial took, which do not count since its CPUs were dealt anew.
     """
 
     spec: TrialSpec

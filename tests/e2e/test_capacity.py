@@ -11,6 +11,7 @@ import pytest
 from fakes.deployed import KNOB, knob_server, tune
 from fakes.disturbance import run_disturbed_by, undisturbed
 from fakes.stand import CALM, MS, experiment, reference, short_load
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Measure, Objective
 from powerband.model.plan import Stage
 from powerband.model.results import Analysis, AnswerKind
@@ -50,6 +51,30 @@ def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
     found = row.capacity.estimate
     assert found is not None, row.capacity.note
     assert 0 < (found.low or 0) < 880
+
+
+@pytest.mark.long
+def test_a_capacity_that_freezes_end_is_not_laid_to_the_pool(tmp_path: Path) -> None:
+    """The server freezes for 8 ms in each 200 ms. The higher the rate, the longer it takes to serve what waited, so
+    that the p95 breaks its limit far below the most that the pool serves."""
+    made = with_seed(
+        experiment(
+            reference("--threads", "{threads}", "--wait", "1ms", "--stall-every", "200ms", "--stall-for", "8ms"),
+            short_load(users=16, duration_ns=500 * MS),
+            factors={"threads": (4,)},
+            measure=Measure(warmup_ns=200 * MS, repeats=2, slots=False, **CALM),
+            objective=Objective(metric="capacity", subject_to=["p95 < 5ms", "errors < 1%"]),
+        )
+    )
+
+    def search(attempt: int) -> Analysis:
+        run = RunDir.create(tmp_path / str(attempt), "capacity", "name: test\n", {})
+        with StopRequest.on_signals() as stop:
+            return run_session(made, run, Observer(), stop)
+
+    analysis = undisturbed(search, lambda found: run_disturbed_by(trial.metrics for trial in found.trials), SEARCHES)
+    (row,) = analysis.settings
+    assert row.bottleneck is not None and row.bottleneck.name is BottleneckName.SLOW_ANSWERS, row.bottleneck
 
 
 def searched(made: Experiment, folder: Path) -> Analysis:

@@ -17,6 +17,7 @@ from powerband.search.planners import planner_for
 
 # The metrics of a trial, or the code of a problem that makes it invalid.
 Outcome = Callable[[TrialSpec], Mapping[str, float] | str]
+TookS = Callable[[TrialSpec], float]
 
 
 def race_of(
@@ -50,16 +51,21 @@ def result_of(spec: TrialSpec, outcome: Mapping[str, float] | str, took_s: float
     )
 
 
-def run_planner(planner: Planner, outcome: Outcome) -> list[TrialResult]:
+def a_second(_spec: TrialSpec) -> float:
+    """The time in s that a trial takes."""
+    return 1.0
+
+
+def run_planner(planner: Planner, outcome: Outcome, took_s: TookS = a_second) -> list[TrialResult]:
     """Runs the planner to its end; returns the results."""
     results = []
     while (spec := planner.ask()) is not None:
-        results.append(with_first_start(result_of(spec, outcome(spec)), results))
+        results.append(with_first_start(result_of(spec, outcome(spec), took_s(spec)), results))
         planner.tell(results[-1])
     return results
 
 
-def run_experiment(made: Experiment, outcome: Outcome) -> Analysis:
+def run_experiment(made: Experiment, outcome: Outcome, took_s: TookS = a_second) -> Analysis:
     planner = planner_for(made, made.design.seed or 0)
-    results = run_planner(planner, outcome)
+    results = run_planner(planner, outcome, took_s)
     return analyse(made, results, planner.progress)

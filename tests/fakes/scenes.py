@@ -68,11 +68,12 @@ def scene(
     return Scene(**{**fields, **changes})
 
 
-def tried(slots: float, gain: float = 1.0, *, users: int = 64) -> Tried:
-    """The looks at a server that serves so many requests at once: with one user, and with twice the users."""
+def tried(slots: float, gain: float = 1.0, *, users: int = 64, network_ns: float = 0.0) -> Tried:
+    """The looks at a server that serves so many requests at once: with one user, whose requests take 20 ms, and with
+    twice the users. `network_ns`: so long each is on the network, so that fewer are served at once."""
     alone, loaded = UsersServed(1, 50, 1.0), UsersServed(users, round(250 * slots), 5.0)
     doubled = UsersServed(2 * users, round(50 * slots * gain), 1.0)
-    found = estimate_slots(alone, loaded, doubled, 0.0)
+    found = estimate_slots(alone, loaded, doubled, 0.0, network_ns=network_ns)
     return Tried(found, found.alone_ns, doubled.rate_per_s)
 
 

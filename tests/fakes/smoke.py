@@ -29,6 +29,8 @@ COUNTED_ALIKE = 0.25
 ALL_CPUS = ("--set", "host.cpus=all")
 # Problems of an engine that other programs kept waiting.
 LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
+# The server answered, but wrongly, or was killed: no machine is so busy that it would be the reason.
+WRONG = {"no_request_ok", "invariant", "memory_kills"}
 
 
 def powerband(experiment: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -61,13 +63,14 @@ def run(
 
 def exit_code(analysis: dict[str, Any], spoilers: Collection[str]) -> int:
     """The exit code of a run that ended, by docs/reference/cli.md. If no trial is valid, this checks that the reason is
-    one of `spoilers`, or a disturbed machine by the kernel's counters."""
+    one of `spoilers`, or a disturbed machine by the kernel's counters, and that no server answered wrongly."""
     match analysis["answer"]["kind"]:
         case "none_feasible":
             return 1
         case "none_valid":
             for trial in analysis["trials"]:
                 fatal = {problem["code"] for problem in trial["problems"] if problem["fatal"]}
+                assert not fatal & (WRONG - set(spoilers)), trial["problems"]
                 assert fatal and (fatal <= set(spoilers) or disturbed_by(trial["metrics"])), trial["problems"]
             return 5
     return int(any(claim["verdict"] == "refuted" for claim in analysis["claims"]))

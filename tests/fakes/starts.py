@@ -1,36 +1,43 @@
 """Starts that differ as those of real servers do, and the error rates of verdicts and figures on them; the truth is
 known.
 
-`python -m fakes.starts PAGE...` (`make statistics`) writes the tables between their marks into the pages. Everything
-goes through the analysis that judges real runs: sweeps of equal settings through `compare_with_leader`, all at once,
-races and searches for a capacity through planner and analysis.
+`make statistics` writes the tables into docs/methods/comparing-settings.md and estimates.md. Everything goes through
+the analysis that judges real runs: sweeps of equal settings through `compare_with_leader`, all at once, races through
+planner and analysis.
 """
 
 from __future__ import annotations
 
-import sys
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from fakes.capacities import all_searched, coverage_table
-from fakes.confusion import put
-from fakes.failing import failing_table
 from fakes.landscapes import threads_of
+from fakes.made import Made
 from fakes.races import race_of, run_experiment, threads
 from powerband.analyze.stats.intervals import compare_with_leader
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance
-from powerband.model.plan import TrialSpec
-from powerband.model.results import AnswerKind
+from powerband.files.tune_options import DEFAULT_SCREEN
+from powerband.model.experiment import SCREEN_BLOCKS
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Analysis, AnswerKind
 
 MARGIN = float(np.log1p(0.03))
 BLOCKS = 10
 SETTINGS = (2, 4, 8, 16, 30)
 Draw = Callable[[np.random.Generator, int, int, int], Array]
+AS_TUNE: dict[str, Any] = {"screen": DEFAULT_SCREEN, "confirm_early": True}
+CONFIRM = 3
+AROUND_S, SHORT_S, FULL_S = 1.0, 0.5, 10.0  # it takes a second to start, to warm up and to stop
+WITHIN = 0.02  # the noise within a trial of half a second, which falls with the root of its length
+# A race as of `tune` has at most so many rounds of full trials for each that was asked for, as they get shorter.
+ROUNDS_EACH = 4
 
 
 @dataclass(frozen=True)
@@ -99,11 +106,26 @@ SHAPES = (
     two_modes(0.5, 0.3, 0.001),
     two_modes(0.5, 0.1, 0.005),
     two_modes(0.2, 0.05, 0.02),
+    two_modes(0.5, 0.05, 0.01),
     Shape("three modes, 10% and 25% slower", _three_modes),
     Shape("one setting 10 times as noisy", _one_noisy),
     Shape("drift, AR(1) of 0.8", _drift),
     Shape("one round 6 times as noisy", _disturbed_block),
 )
+
+
+REQUESTS, RANK = 1000, 990  # of a trial: a p99 needs so many, and is the time of this one of them, the fastest first
+
+
+def _p99(dice: np.random.Generator, *shape: int) -> Array:
+    """Logs of p99s, the less the better: of trials whose response times are lognormal, with a standard deviation of 1
+    of their logs. Of uniform values such an order statistic has a beta distribution (David & Nagaraja 2003)."""
+    from scipy.special import ndtri
+
+    return np.asarray(-ndtri(dice.beta(RANK, REQUESTS + 1 - RANK, shape)))
+
+
+TAIL = Shape(f"p99 of {REQUESTS:,} lognormal times", _p99)
 
 
 def false_verdicts(shape: Shape, settings: int, blocks: int, sweeps: int) -> float:
@@ -115,7 +137,7 @@ def false_verdicts(shape: Shape, settings: int, blocks: int, sweeps: int) -> flo
 
 def false_departures(shape: Shape, settings: int, sweeps: int) -> float:
     """The share of races of equal settings in which one would have been eliminated, at a look after each of ten
-    blocks."""
+    blocks but the first."""
     y = shape.draw(_dice(shape, settings, 0), sweeps, BLOCKS, settings)
     gone = np.zeros(sweeps, dtype=bool)
     for blocks in range(2, BLOCKS + 1):
@@ -124,22 +146,58 @@ def false_departures(shape: Shape, settings: int, sweeps: int) -> float:
     return float(gone.mean())
 
 
-def verdict_table(sweeps: int) -> str:
+LOOKS = (3, 5, 10, 0)  # after so many blocks there is one look; 0: a race of nine looks
+SWEEPS, SWEEPS_OF_TWO = 2000, 20_000  # intervals of two settings have no slack: more show by how much
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Sweeps of equal settings. `blocks`: one of `LOOKS`."""
+
+    shape: Shape
+    settings: int
+    blocks: int
+
+    @property
+    def sweeps(self) -> int:
+        return SWEEPS_OF_TWO if self.settings == 2 else SWEEPS
+
+    @property
+    def name(self) -> str:
+        looks = f"{self.blocks} rounds" if self.blocks else "a race"
+        return f"{self.shape.name}: {self.settings} settings, {looks}, {self.sweeps:,} sweeps"
+
+    def false(self) -> float:
+        """The share of sweeps with a false verdict, or of races with a false departure."""
+        if self.blocks:
+            return false_verdicts(self.shape, self.settings, self.blocks, self.sweeps)
+        return false_departures(self.shape, self.settings, self.sweeps)
+
+
+def verdict_rows() -> list[tuple[str, list[list[Looked]]]]:
+    """The name of each row, and for each of its cells the sweeps of which the cell has the largest share."""
+    return [(shape.name, [[Looked(shape, k, blocks) for k in SETTINGS] for blocks in LOOKS]) for shape in SHAPES]
+
+
+def verdict_table(found: Mapping[str, float]) -> str:
     """The table of errors by shape: the worst number of settings after 3, 5 and 10 blocks, and in races."""
     lines = [
         "| starts | 3 rounds | 5 | 10 | races |",
         "|---|---|---|---|---|",
     ]
-    for shape in SHAPES:
-        cells = []
-        for blocks in (3, 5, 10, 0):
-            shares = [
-                false_verdicts(shape, k, blocks, sweeps) if blocks else false_departures(shape, k, sweeps)
-                for k in SETTINGS
-            ]
-            cells.append(f"{max(shares):.1%}")
-        lines.append(f"| {shape.name} | {' | '.join(cells)} |")
+    for name, cells in verdict_rows():
+        worst = (max(found[looked.name] for looked in cell) for cell in cells)
+        lines.append(f"| {name} | {' | '.join(f'{share:.1%}' for share in worst)} |")
     return "\n".join(lines) + "\n"
+
+
+VERDICTS = Made(
+    "false verdicts",
+    "comparing-settings.md",
+    {looked.name: looked.false for _, cells in verdict_rows() for cell in cells for looked in cell},
+    verdict_table,
+    cheap=Looked(SHAPES[0], 2, 3).name,
+)
 
 
 @dataclass(frozen=True)
@@ -161,29 +219,71 @@ LANDS = (
     Land("30 equal settings, noise 3 %", (0.0,) * 30, SHAPES[0]),
     Land("8 equal settings, heavy tail", (0.0,) * 8, SHAPES[1]),
     Land("8 equal settings, 30 % of starts 20 % slower", (0.0,) * 8, SHAPES[4]),
-    Land("4 settings, 10 % apart, drift", (0.0, -0.1, -0.2, -0.3), SHAPES[10]),
+    Land("4 settings, 10 % apart, drift", (0.0, -0.1, -0.2, -0.3), SHAPES[11]),
 )
 
 
-def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
-    """Counts of races in which the interval in the first sentence contains the true mean of its setting, for answers
-    that name one and for those that give the best so far. The true mean is that of the logs, over starts and time."""
+def _raced(land: Land, number: int, confirm: int) -> Analysis:
+    """A race of full trials alone."""
+    dice = np.random.default_rng([number, confirm])
+    y = land.shape.draw(dice, 1, BLOCKS + confirm, len(land.truth))[0] + np.array(land.truth)
+    made = race_of(
+        len(land.truth), repeats=BLOCKS, confirm=confirm, seed=number, objective=_objective(land), named=True
+    )
+    return run_experiment(made, lambda spec: _served(land, spec, y[spec.block, threads(spec)]))
+
+
+def _raced_as_tune(land: Land, number: int, repeats: int = BLOCKS) -> Analysis:
+    """A race as `tune` plans it by default: first short trials, if there are enough settings and the objective is a
+    rate; then full ones as short as their noise allows, more of them; and fresh starts that end once they agree."""
+    k, rows = len(land.truth), SCREEN_BLOCKS + ROUNDS_EACH * repeats + 3 * CONFIRM
+    dice = np.random.default_rng([number, 100])
+    y = land.shape.draw(dice, 1, rows, k)[0] + np.array(land.truth)
+    within = WITHIN * dice.standard_normal((rows, k))
+
+    def serve(spec: TrialSpec) -> Mapping[str, float]:
+        cell = spec.block, threads(spec)
+        return _served(land, spec, y[cell] + within[cell] * math.sqrt(SHORT_S / _window_s(spec)))
+
+    made = race_of(k, repeats=repeats, confirm=CONFIRM, seed=number, objective=_objective(land), named=True, **AS_TUNE)
+    return run_experiment(made, serve, lambda spec: AROUND_S + _window_s(spec))
+
+
+def _window_s(spec: TrialSpec) -> float:
+    return FULL_S if spec.window_ns is None else spec.window_ns / 1e9
+
+
+def _objective(land: Land) -> dict[str, str]:
+    return {"metric": land.metric, "direction": "maximise" if land.metric == "goodput_per_s" else "minimise"}
+
+
+def _served(land: Land, spec: TrialSpec, log: float) -> dict[str, float]:
+    return {"goodput_per_s": 1e6, "threads_max": threads(spec) + 1.0, land.metric: 1e6 * float(np.exp(log))}
+
+
+def false_as_tune(shape: Shape, settings: int, races: int, repeats: int = BLOCKS) -> Counter[str]:
+    """Counts of races of equal settings as `tune` plans them. `false`: those in which one left as worse, or was called
+    the best; `short`: those in which one left by short trials alone."""
     count: Counter[str] = Counter()
-    k = len(land.truth)
-    centre = float(land.shape.draw(np.random.default_rng(0), 200, BLOCKS, k).mean())
     for number in range(races):
-        dice = np.random.default_rng([number, confirm])
-        y = land.shape.draw(dice, 1, BLOCKS + confirm, k)[0] + np.array(land.truth)
+        analysis = _raced_as_tune(Land("equal", (0.0,) * settings, shape), number, repeats)
+        assert analysis.race is not None
+        left = {departure.setting for departure in analysis.race.departures if departure.worse}
+        count["screened"] += any(trial.stage is Stage.SCREEN for trial in analysis.trials)
+        count["false"] += bool(left) or analysis.answer.kind is AnswerKind.BEST
+        count["short"] += bool(left - {trial.setting for trial in analysis.trials if trial.stage is Stage.COMPARE})
+    return count
 
-        def serve(spec: TrialSpec, y: Array = y) -> Mapping[str, float]:
-            value = 1e6 * float(np.exp(y[spec.block, threads(spec)]))
-            return {"goodput_per_s": 1e6, "threads_max": threads(spec) + 1.0, land.metric: value}
 
-        direction = "maximise" if land.metric == "goodput_per_s" else "minimise"
-        objective = {"metric": land.metric, "direction": direction}
-        analysis = run_experiment(
-            race_of(k, repeats=BLOCKS, confirm=confirm, seed=number, objective=objective, named=True), serve
-        )
+def race_counts(land: Land, races: int, confirm: int, *, as_tune: bool = False) -> Counter[str]:
+    """Counts of races in which the interval in the first sentence contains the true mean of its setting, for answers
+    that name one and for those that give the best so far. The true mean is that of the logs, over starts and time.
+    `confirm`: how many fresh starts; `as_tune`: True for races as `tune` plans them, with the fresh starts that it
+    has."""
+    count: Counter[str] = Counter()
+    centre = float(land.shape.draw(np.random.default_rng(0), 200, BLOCKS, len(land.truth)).mean())
+    for number in range(races):
+        analysis = _raced_as_tune(land, number) if as_tune else _raced(land, number, confirm)
         told = analysis.answer.setting or analysis.answer.leader
         figure = analysis.answer.figure
         if told is None or figure is None or figure.estimate.low is None or figure.estimate.high is None:
@@ -197,19 +297,23 @@ def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
     return count
 
 
-def figure_table(races: int) -> str:
+RACES = 100
+FRESH_STARTS = (3, 2, 0)
+
+
+def figure_table(found: Mapping[str, Mapping[str, int]]) -> str:
     """The table of the coverage of the first sentence's interval: each cell has the figure with three confirming fresh
-    starts, with two, and with none."""
+    starts, with two, and with none. No number of races stands where it is all."""
     lines = [
         "| race | named: share held | best so far: share held | mean half-width |",
         "|---|---|---|---|",
     ]
     for land in LANDS:
         both = []
-        for confirm in (3, 2, 0):
-            count = race_counts(land, races, confirm)
+        for confirm in FRESH_STARTS:
+            count = Counter(found[_case(land, confirm)])
             shown = [
-                f"{count[f'{kind} held'] / count[kind]:.0%} of {count[kind]}" if count[kind] else "-"
+                f"{count[f'{kind} held'] / count[kind]:.0%}{_of(count[kind])}" if count[kind] else "-"
                 for kind in ("named", "so far")
             ]
             width = count["width"] / 100 / max(1, count["named"] + count["so far"])
@@ -220,27 +324,21 @@ def figure_table(races: int) -> str:
 
 
 def _dice(shape: Shape, settings: int, blocks: int) -> np.random.Generator:
-    return np.random.default_rng([[each.name for each in SHAPES].index(shape.name), settings, blocks])
+    return np.random.default_rng([[each.name for each in (*SHAPES, TAIL)].index(shape.name), settings, blocks])
 
 
-def main() -> None:
-    from fakes.regrets import regret_table
-
-    tables: dict[str, Callable[[], str]] = {
-        "false verdicts": lambda: verdict_table(2000),
-        "failed starts": lambda: failing_table(30),
-        "the headline's coverage": lambda: figure_table(100),
-        "capacity's coverage": lambda: coverage_table(all_searched(18)),
-        "bounds": lambda: regret_table(1000, 30),
-    }
-    pages = list(map(Path, sys.argv[1:]))
-    for title, made in tables.items():
-        text = made()
-        for page in pages:
-            if f"<!-- {title}: begin -->" in page.read_text():
-                page.write_text(put(page.read_text(), title, text))
-        sys.stdout.write(f"{title}\n{text}")
+def _of(races: int) -> str:
+    return "" if races == RACES else f" of {races}"
 
 
-if __name__ == "__main__":
-    main()
+def _case(land: Land, confirm: int) -> str:
+    return f"{land.name}; {confirm} fresh starts"
+
+
+FIGURES = Made(
+    "the headline's coverage",
+    "estimates.md",
+    {_case(land, confirm): partial(race_counts, land, RACES, confirm) for confirm in FRESH_STARTS for land in LANDS},
+    figure_table,
+    cheap=_case(LANDS[1], 0),
+)

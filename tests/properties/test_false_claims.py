@@ -1,5 +1,5 @@
-"""Claims whose truth is known, judged many times: at most 5 % of runs confirm a false one, and at most 5 % refute a
-true one.
+"""Claims whose truth is known, judged many times: 2.5 % of runs may confirm a false one, and as many refute a true one;
+of claims of equality 5 %.
 
 Seeds are fixed, so the figures are the same every time."""
 
@@ -22,6 +22,8 @@ RUNS = 1000
 SD = 0.03
 # 5 % and 1.64 standard errors of a share of 5 % in 1,000 runs.
 FALSE_MAX = 0.05 + 1.64 * (0.05 * 0.95 / RUNS) ** 0.5
+# 2.5 % and four standard errors: 24 such shares that are 2.5 % all stay below in 99 of 100 cases.
+ONE_SIDED_MAX = 0.025 + 4 * (0.025 * 0.975 / RUNS) ** 0.5
 NOISES = ("normal", "heavy_tail", "drift")
 
 
@@ -57,14 +59,14 @@ def verdicts(holds: str, means: list[float], *, kind: str = "normal", blocks: in
 def test_at_the_boundary_neither_verdict_is_common(kind: str, blocks: int, op: Literal["<", ">"]) -> None:
     """If both sides are equal, one of `a < b` and `a >= b` is false, and that one is rarely confirmed."""
     found = verdicts(f"goodput[threads=2] {op} 2 * goodput[threads=1]", [100, 200], kind=kind, blocks=blocks)
-    assert found["held"] / RUNS <= FALSE_MAX
-    assert found["refuted"] / RUNS <= FALSE_MAX
+    assert found["held"] / RUNS <= ONE_SIDED_MAX
+    assert found["refuted"] / RUNS <= ONE_SIDED_MAX
 
 
 def test_a_claim_true_at_the_boundary_for_many_settings_is_rarely_refuted() -> None:
     """Six comparisons, each on the boundary: without correction one of them would be refuted in 14 % of runs."""
     found = verdicts("goodput[threads=2] >= goodput[threads=1]", [100, 100], queues=6)
-    assert found["refuted"] / RUNS <= FALSE_MAX
+    assert found["refuted"] / RUNS <= ONE_SIDED_MAX
     assert found["held"] == 0
 
 

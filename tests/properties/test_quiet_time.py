@@ -1,9 +1,11 @@
 """The quiet time of trials beside a program that burns CPU in bursts. The server's rate without that program is known
-here, and so are the errors of the kernel's ticks and of the two clocks."""
+here, and so are the errors of the kernel's ticks and of the two clocks. `pytest -s` prints the figures that
+docs/methods/disturbance.md shows."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -69,6 +71,7 @@ def test_a_server_that_loses_what_others_take_shows_in_quiet_time_what_it_gives_
     found = [quiet for number in range(TRIALS) if (quiet := trial(number, burnt, computes=True)) is not None]
     assert len(found) > TRIALS / 3
     rates = np.array([quiet.goodput_per_s for quiet in found]) / ALONE_PER_S
+    sys.stdout.write(f"\n{burnt:.0%}: {len(found) / TRIALS:.0%} of windows, their rates deviate by {rates.std():.1%}\n")
     assert np.median(rates) == pytest.approx(1, abs=0.025), "bursts of 25 ms at most are in it"
     low = rates * (1 - 3 * np.array([quiet.error for quiet in found]))
     high = rates * (1 + 3 * np.array([quiet.error for quiet in found])) / (1 - np.array([q.held_up for q in found]))

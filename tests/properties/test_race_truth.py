@@ -2,8 +2,8 @@
 noise.
 
 At most 5 % of races have a false winner, whatever the noise; at least 95 % of them give the same answer as the full
-grid, with no more than half of its trials. `pytest -s` prints the figures that docs/methods/racing.md shows. Seeds are
-fixed.
+grid, with no more than half of its trials. `make test-tables` prints the figures that docs/methods/racing.md shows.
+Seeds are fixed.
 
 A false winner: the named setting is worse than the best by more than the margin; or it is called `best` although
 another is equivalent or better (of equal settings every `best` is false).
@@ -87,7 +87,10 @@ def race_counts(races: int) -> dict[tuple[str, str], Counter[str]]:
                 c["grid_named"] += named_by(grid) is not None
                 c["trials"] += len(race.trials)
                 c["grid_trials"] += len(grid.trials)
-    sys.stdout.write(f"\n{table(found)}\n{table({('all', 'all'): total(found)})}\n")
+    sums = {("all", noise.__name__): total(found, noise.__name__) for noise in NOISES}
+    sums["all", "normal, drift"] = sums["all", "normal"] + sums["all", "drift"]
+    sums |= {(land.__name__, "all"): total(found, land.__name__) for land in LANDS}
+    sys.stdout.write(f"\n{table(found | sums | {('all', 'all'): total(found)})}\n")
     return found
 
 
@@ -165,6 +168,7 @@ def test_intervals_hold_the_truth_over_all_looks_together(spread: Callable[[int]
         true_difference = truth[None, :] - truth[found.leader][:, None]
         held &= (np.abs(found.difference - true_difference) <= found.half + 1e-12).all(axis=1)
         above |= true_difference[:, -1] > found.difference[:, -1] + found.half_tost[:, -1] + 1e-12
+    sys.stdout.write(f"\n{k} settings, {spread.__name__}: all looks hold the truth in {held.mean():.1%}\n")
     assert held.mean() >= 1 - share_max(0.05, SWEEPS)
     assert above.mean() <= share_max(0.05, SWEEPS)
 

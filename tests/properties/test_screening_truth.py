@@ -3,13 +3,13 @@
 The noise of a trial has a part between starts, and a part within a start that falls with the root of its measured time.
 A short trial has a bias of up to `BIAS` as well, which differs between settings: a server's rate in its first second is
 not its later rate. The best setting must not be eliminated for that, and false winners must stay as rare as without
-short trials. `pytest -s` prints the figures that docs/methods/racing.md shows. Seeds are fixed."""
+short trials. `make test-tables` prints the figures that docs/methods/racing.md shows. Seeds are fixed."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -107,13 +107,18 @@ def parts(c: Counter[str]) -> str:
 
 
 def simulate(races: int, noises: list[Noise], regret: float | None = None) -> Counter[str]:
-    whole: Counter[str] = Counter()
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
     for land in LANDS:
         for noise in noises:
             c = counts(land, noise, races, regret)
             sys.stdout.write(f"\n{line(f'{land.__name__}, {noise.__name__}', c)}")
-            whole += c
-    sys.stdout.write(f"\n{line('all', whole)}\n{parts(whole)}\nbound met {whole['met']} missed {whole['missed']}\n")
+            together = ["normal, drift"] if noise.__name__ in ("normal", "drift") else []
+            for name in (land.__name__, noise.__name__, *together, "all"):
+                sums[name] += c
+    for name, c in sums.items():
+        sys.stdout.write(f"\n{line(name, c)}")
+    whole = sums["all"]
+    sys.stdout.write(f"\n{parts(whole)}\nbound met {whole['met']} missed {whole['missed']}\n")
     return whole
 
 

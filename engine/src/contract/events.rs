@@ -383,6 +383,9 @@ pub struct TreeSample {
     /// Kernel CPU time of all threads, exited ones included.
     pub cpu_system_ns: u64,
     pub rss_bytes_now: u64,
+    /// The part of `rss_bytes_now` that is neither of files nor of shared memory; absent if the kernel does not tell,
+    /// and in events of older engines.
+    pub anonymous_bytes_now: Option<u64>,
     /// Proportional set size. Read once a second because it is expensive, and repeated in between; absent if not
     /// permitted.
     pub pss_bytes_now: Option<u64>,

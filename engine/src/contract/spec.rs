@@ -172,6 +172,10 @@ pub enum Model {
         /// Time over which the users start, at even distances.
         #[serde(default)]
         ramp_ns: u64,
+        /// Longest first pause of a user, whatever the length of that pause: a random time spreads users who start
+        /// together over the steps of the scenario. 0: a random part of the pause itself. Not of messages.
+        #[serde(default)]
+        first_pause_ns: u64,
         /// Number of requests after which a user leaves; the run ends when all have left. Absent: users stay until the
         /// end of the measured window.
         requests_per_user: Option<u64>,

@@ -131,9 +131,14 @@ fn spec(args: &Args) -> Result<LoadSpec, Problem> {
             max_in_flight: args.connections,
             think,
         },
-        None => {
-            Model::Closed { users: args.connections, think, ramp_ns: args.ramp, requests_per_user: None, pace: None }
-        }
+        None => Model::Closed {
+            users: args.connections,
+            think,
+            ramp_ns: args.ramp,
+            first_pause_ns: 0,
+            requests_per_user: None,
+            pace: None,
+        },
     };
     if args.threads > args.connections {
         return Err(Problem::new("spec", "--threads: more than --connections; give each thread at least one"));

@@ -12,7 +12,7 @@ pub struct Flight {
 /// counts agree.
 pub const COHORT: u16 = 1 << 15;
 
-/// Marks the step of a `Flight` as part of the first pass of a user through the scenario.
+/// Marks the step of a `Flight` as the first of a user.
 pub const FIRST: u16 = 1 << 14;
 
 impl Flight {

@@ -95,8 +95,8 @@ fn usually_above(duration: &Duration) -> u64 {
     }
 }
 
-/// Draws a pause of a user's first pass through the scenario. It is cut to a random part, unless it is exponential and
-/// so has no memory: users who begin together would stay in step.
+/// Draws a user's first pause. It is cut to a random part, unless it is exponential and so has no memory: users who
+/// begin together would stay in step.
 pub fn draw_first(duration: &Duration, rng: &mut SmallRng) -> u64 {
     match draw(duration, rng) {
         ns if ns > 0 && !matches!(duration, Duration::Exponential { .. }) => rng.random_range(0..ns),

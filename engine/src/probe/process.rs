@@ -3,7 +3,7 @@
 
 use std::ops::{Add, AddAssign};
 
-use super::procfs::{Numbers, ProcDir, ProcFile, STATUS_MAX, Stat, after, number_after, parse_stat};
+use super::procfs::{ProcDir, ProcFile, STATUS_MAX, Stat, Statm, after, number_after, parse_stat, parse_statm};
 use super::waits::Surroundings;
 use crate::clock::{clock_ns, timeval_ns};
 
@@ -87,6 +87,8 @@ pub struct Process {
     pub claimed: Usage,
     pub threads: u32,
     pub rss_bytes: u64,
+    /// The part of `rss_bytes` that is neither of files nor of shared memory; None if not known.
+    pub anonymous_bytes: Option<u64>,
     /// True if it has ended and its parent has not waited for it yet.
     pub zombie: bool,
     /// Its threads as last listed (see `list_threads`).
@@ -114,6 +116,7 @@ impl Process {
             claimed: Usage::default(),
             threads: 0,
             rss_bytes: 0,
+            anonymous_bytes: None,
             zombie: false,
             tids: Vec::new(),
             shown_by: pid,
@@ -142,15 +145,17 @@ impl Process {
         self.zombie = stat.is_dead();
         let ended = u32::from(stat.main_thread_ended());
         self.threads = if self.zombie { 0 } else { stat.threads - ended };
-        let resident_pages = match (self.zombie, stat.main_thread_ended()) {
-            (true, _) => 0,
-            (false, true) => self.shown_by_another(),
-            (false, false) => stat.rss_pages,
-        };
         if !stat.main_thread_ended() && self.shown_by != self.pid {
             self.show_by(self.pid); // another thread has called exec, and is the main thread now
         }
-        self.rss_bytes = resident_pages * page_bytes();
+        let pages = match (self.zombie, stat.main_thread_ended()) {
+            (true, _) => Some(Statm::default()),
+            (false, true) => self.shown_by_another(),
+            // A small process may seem to have none, as each CPU holds some of its count back.
+            (false, false) => self.pages().or((stat.rss_pages == 0).then(Statm::default)),
+        };
+        self.rss_bytes = pages.map_or(stat.rss_pages, |pages| pages.resident) * page_bytes();
+        self.anonymous_bytes = pages.map(|pages| pages.anonymous * page_bytes());
         self.own = self.own.advance_to(own_usage(&stat, clock_ns(self.cpu_clock)));
         let children = self.children.advance_to(Usage {
             user_ns: stat.child_user_ticks * tick_ns(),
@@ -169,10 +174,10 @@ impl Process {
         self.descriptors = ProcDir::open(&format!("/proc/{tid}/fd")).ok();
     }
 
-    /// Resident pages, read from a thread that is alive although the main thread has ended.
-    fn shown_by_another(&mut self) -> u64 {
-        let told = self.resident_pages().unwrap_or(0);
-        if told > 0 {
+    /// Pages, read from a thread that is alive although the main thread has ended.
+    fn shown_by_another(&mut self) -> Option<Statm> {
+        let told = self.pages();
+        if told.is_some() {
             return told;
         }
         let mut tids = Vec::new();
@@ -180,28 +185,32 @@ impl Process {
         tids.retain(|&tid| tid != self.pid);
         for tid in tids {
             self.show_by(tid);
-            if let Some(pages) = self.resident_pages().filter(|&pages| pages > 0) {
-                return pages;
+            let told = self.pages();
+            if told.is_some() {
+                return told;
             }
         }
-        0
+        None
     }
 
-    fn resident_pages(&self) -> Option<u64> {
+    /// Pages, as `shown_by` shows them; None if it has ended, or its file could not be opened.
+    fn pages(&self) -> Option<Statm> {
         let mut buffer = [0u8; 128];
-        Numbers(self.memory.as_ref()?.read(&mut buffer).ok()?).nth(1)
+        let told = parse_statm(self.memory.as_ref()?.read(&mut buffer).ok()?)?;
+        (told.resident > 0).then_some(told)
     }
 
     /// A cheaper `update`, without readings whose cost grows with the threads, except the exact CPU clock: CPU time,
-    /// split as at the last full reading, resident memory and number of threads. False when a full update is needed.
+    /// split as at the last full reading, memory and number of threads. False when a full update is needed.
     pub fn update_lightly(&mut self) -> bool {
-        let resident_pages = self.resident_pages().unwrap_or(0);
+        let Some(pages) = self.pages() else { return false }; // a zombie, or gone
         let ended = u32::from(self.shown_by != self.pid);
         let (threads, clock) = (self.tasks.subfolders().saturating_sub(ended), clock_ns(self.cpu_clock));
-        if resident_pages == 0 || threads == 0 || clock.is_none() {
-            return false; // a zombie, or gone
+        if threads == 0 || clock.is_none() {
+            return false;
         }
-        self.rss_bytes = resident_pages * page_bytes();
+        self.rss_bytes = pages.resident * page_bytes();
+        self.anonymous_bytes = Some(pages.anonymous * page_bytes());
         self.threads = threads;
         self.own = self.own.advance_to(own_usage(&self.last_stat, clock));
         self.inherited = false;
@@ -349,9 +358,11 @@ mod tests {
     fn own_process_is_read() {
         let mut process = Process::open(std::process::id() as i32).unwrap();
         assert!(process.threads >= 1 && process.rss_bytes > 0 && !process.zombie);
+        assert!(process.anonymous_bytes.is_some_and(|bytes| bytes > 0));
         let (rss_bytes, threads) = (process.rss_bytes, process.threads);
         assert!(process.update_lightly());
         assert!(process.rss_bytes > rss_bytes / 2 && process.threads.abs_diff(threads) < 100);
+        assert!(process.anonymous_bytes.is_some_and(|bytes| bytes < process.rss_bytes));
         assert!(process.pss_bytes().unwrap() > 0);
         let (descriptors, _) = process.sockets(&mut Vec::new());
         assert!(descriptors >= 3);

@@ -200,6 +200,20 @@ pub fn parse_status(text: &[u8]) -> Option<Status<'_>> {
     })
 }
 
+/// The fields of /proc/PID/statm in use, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Statm {
+    pub resident: u64,
+    /// Those of the resident pages that are neither of files nor of shared memory.
+    pub anonymous: u64,
+}
+
+pub fn parse_statm(text: &[u8]) -> Option<Statm> {
+    let mut fields = Numbers(text);
+    let (resident, shared) = (fields.nth(1)?, fields.next()?);
+    Some(Statm { resident, anonymous: resident.saturating_sub(shared) })
+}
+
 /// Parses /proc/PID/task/TID/schedstat: on-CPU ns, run-queue wait ns, and number of times put on a CPU.
 pub fn parse_schedstat(text: &[u8]) -> Option<(u64, u64, u64)> {
     let mut fields = Numbers(text);
@@ -263,6 +277,15 @@ mod tests {
         let status = parse_status(text).unwrap();
         assert_eq!((status.name, status.state), (&b"pool-1"[..], b'S'));
         assert_eq!((status.voluntary_switches, status.involuntary_switches), (12, 3));
+    }
+
+    #[test]
+    fn pages_of_files_and_of_shared_memory_are_not_anonymous() {
+        let told = parse_statm(b"765 434 406 5 0 123 0\n");
+        assert_eq!(told, Some(Statm { resident: 434, anonymous: 28 }));
+        let all = parse_statm(b"765 434 0 0 0 0 0\n");
+        assert_eq!(all, Some(Statm { resident: 434, anonymous: 434 }), "a kernel that does not tell them apart");
+        assert_eq!(parse_statm(b""), None);
     }
 
     #[test]

@@ -177,6 +177,7 @@ impl Tree {
             cpu_user_ns: self.last.user_ns,
             cpu_system_ns: self.last.system_ns,
             rss_bytes_now: live.iter().map(|member| member.rss_bytes).sum(),
+            anonymous_bytes_now: live.iter().map(|member| member.anonymous_bytes).sum(),
             pss_bytes_now: self.pss.1,
             context_switches: self.switches.1,
             voluntary_switches: totals.voluntary_switches,

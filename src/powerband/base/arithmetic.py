@@ -9,16 +9,26 @@ Each language defines its numbers and leaves in a subclass of `Parser`.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar, Union
 
+ROUNDING = 4e-15  # of two numbers: nearer ones differ by the rounding of a few operations on floats
 PARENTHESES_MAX = 50  # arbitrary: each is a few calls deep, and Python allows a thousand
+
+
+def _less(left: float, right: float) -> float:
+    """The left number less the right one; 0 if they differ by no more than the rounding of floats."""
+    equal = math.isfinite(left) and math.isclose(left, right, rel_tol=ROUNDING)
+    return 0.0 if equal else left - right
+
+
 _OPERATIONS: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
-    "-": operator.sub,
+    "-": _less,
     "*": operator.mul,
     "/": operator.truediv,
 }

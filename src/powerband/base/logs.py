@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
+# What HotSpot says of memory that is not in the heap, and what gives more of it. Older JVMs say `Direct buffer memory`.
+_BESIDE_THE_HEAP = (
+    ("native thread", "use fewer threads, or raise what limits them (ulimit -u, pids.max)"),
+    ("direct buffer", "raise -XX:MaxDirectMemorySize"),
+    ("metaspace", "raise -XX:MaxMetaspaceSize"),
+    ("compressed class", "raise -XX:CompressedClassSpaceSize, and -XX:MaxMetaspaceSize if it is set"),
+)
 _LAST_WORDS_BYTES = 1 << 16  # arbitrary: some hundred lines; the wanted line is among the last
 _JAVA_CAUSE = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)", re.MULTILINE)
@@ -25,7 +32,10 @@ _EXCEPTION = re.compile(
 _ERROR_LINE = re.compile(r"^[^\n]*\b(?:error|fatal|exception)\b[^\n]*", re.IGNORECASE | re.MULTILINE)
 _LOOK_BYTES = 8 << 20  # arbitrary: the most of one read, so that a log that grows fast is not read whole at once
 _OVERLAP_BYTES = 1 << 16  # a match may span two reads; longer ones are not found
-_PAIR = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)=([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w.])")
+# Not `sent=1,000`, of which the 1 alone would be read. Thousands are set apart by commas, apostrophes or narrow spaces.
+_PAIR = re.compile(
+    r"(?<![\w.])([A-Za-z_][\w.]*)=([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w.]|[,'\u2019\u00a0\u2009\u202f]\d)"
+)
 # Control sequences that a terminal obeys (ECMA-48), then all other control characters, and marks that change the
 # direction of writing.
 _CONTROLS = re.compile(
@@ -102,6 +112,12 @@ def out_of_memory(text: str) -> str:
     """A JVM's out-of-memory message; empty if there is none."""
     said = _OUT_OF_MEMORY.search(text)
     return said[0] if said else ""
+
+
+def remedy_beside_the_heap(said: str) -> str:
+    """Says what gives a JVM more of the memory that its message names; empty if that is its heap, or if the
+    message does not tell."""
+    return next((remedy for words, remedy in _BESIDE_THE_HEAP if words in said.lower()), "")
 
 
 def cause_in(text: str) -> str:

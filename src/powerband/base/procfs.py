@@ -66,18 +66,21 @@ def tree_of(root: int, processes: Iterable[ProcessStat]) -> set[int]:
     return tree
 
 
-def socket_inodes(pid: int) -> Iterator[str]:
-    """The inodes of the sockets that a process has open; empty if we may not see them."""
+def socket_inodes(pid: int) -> set[str] | None:
+    """The inodes of the sockets that a process has open, none if it has ended; None if we may not see them."""
     folder = f"/proc/{pid}/fd"
+    found: set[str] = set()
     try:
-        names = os.listdir(folder)  # noqa: PTH208
+        for name in os.listdir(folder):  # noqa: PTH208
+            with suppress(FileNotFoundError):
+                target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+                if target.startswith("socket:["):
+                    found.add(target[8:-1])
+    except PermissionError:
+        return None
     except OSError:
-        return
-    for name in names:
-        with suppress(OSError):
-            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
-            if target.startswith("socket:["):
-                yield target[8:-1]
+        return found
+    return found
 
 
 class TcpSocket(NamedTuple):

@@ -4,6 +4,7 @@ the line, before anything starts."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -32,11 +33,12 @@ def can_ask() -> bool:
 
 def ask() -> int:
     """Asks, and runs the line in place of this process; returns an exit code if the user does not want to run it."""
+    from powerband.files.known_knobs import without_reload
     from powerband.files.levels import parse_levels
 
     progress("Which command starts your server? As you type it in a shell, in the foreground, without `&`.")
     command, options, known = _varied(*_command())
-    if known is None:
+    if known is None or not known.knobs:
         knobs = [(name, "") for name in _placeholders([*command, *options])]
     else:
         for knob in _chosen(known):
@@ -51,6 +53,9 @@ def ask() -> int:
         except ValueError as error:
             raise UsageError(f"-P {name}={levels}: {error}") from None
         parameters += ["-P", f"{name}={levels}"]
+    if (steady := without_reload(command)) != command:
+        progress("--reload is left out: it restarts workers, and uvicorn then ignores --workers")
+        command = steady
     command, options = _address(command, options, known)
     budget = _prompt("How long may it take?", "5m")
     line = ["tune", *parameters, *options, "--budget", budget, "--", *command]
@@ -83,33 +88,47 @@ def _placeholders(words: Sequence[str]) -> list[str]:
 
 
 def _varied(command: list[str], options: list[str]) -> tuple[list[str], list[str], KnownServer | None]:
-    """The command, its options, and what can vary in it; None if placeholders say that. If nothing is found, the user
-    is asked for a command with placeholders."""
-    from powerband.files.known_knobs import knobs_in_help, known_server
-    from powerband.processes.asked_help import help_command, help_of, is_go, is_spring
-    from powerband.processes.engine_fleet import find_engine
+    """The command, its options, and what can vary in it; None, or a row without knobs, if placeholders say that. If
+    nothing is found, the user is asked for a command with placeholders."""
+    from powerband.files.known_knobs import known_server
+    from powerband.processes.asked_help import has_tomcat_pool, is_go, is_spring
 
     if _placeholders([*command, *options]):
         return command, options, None
-    known = known_server(command, is_go=is_go(command), is_spring=is_spring(command))
-    if known is not None:
+    has_pool = has_tomcat_pool(command, options)
+    known = known_server(command, is_go=is_go(command), is_spring=is_spring(command), has_pool=has_pool)
+    if known is not None and known.knobs:
         progress(f"This is {known.name}. It can vary ({known.source}):")
         return command, options, known
-    asked = " ".join(map(_quoted, help_command(command)))
-    progress(f"This is no server that powerband knows. `{asked}` may name its settings; it is ended after 5 s.")
-    if click.confirm("Run that?", default=True, err=True):
-        found = knobs_in_help(help_of(command, find_engine()))
-        if found is not None:
-            progress("Its help names what can vary:")
-            return command, options, found
-        progress("It names no option for threads, workers or the like.")
+    if known is not None:
+        progress(f"This is {known.name}, in which no pool of Tomcat's threads serves: powerband knows nothing to vary.")
+    elif (found := _helped(command)) is not None:
+        return command, options, found
     progress(
         "Write it again with a name in braces where the number stands that is to vary: ./server --threads {threads}"
     )
     command, options = _command()
     if not _placeholders([*command, *options]):
         raise UsageError("nothing to vary: no {NAME} stands in that command")
-    return command, options, None
+    return command, options, known if is_spring(command) else None
+
+
+def _helped(command: list[str]) -> KnownServer | None:
+    """Returns what the command's help names; None if it names nothing, or if the user does not want it to be asked."""
+    from powerband.files.known_knobs import knobs_in_help
+    from powerband.processes.asked_help import help_command, help_of
+    from powerband.processes.engine_fleet import find_engine
+
+    asked = " ".join(map(_quoted, help_command(command)))
+    progress(f"This is no server that powerband knows. `{asked}` may name its settings; it is ended after 5 s.")
+    if not click.confirm("Run that?", default=True, err=True):
+        return None
+    found = knobs_in_help(help_of(command, find_engine()))
+    if found is None:
+        progress("It names no option for threads, workers or the like.")
+    else:
+        progress("Its help names what can vary:")
+    return found
 
 
 def _chosen(known: KnownServer) -> list[Knob]:
@@ -140,8 +159,9 @@ def _address(command: list[str], options: list[str], known: KnownServer | None) 
 
     port = "{port}"
     if not any("{port}" in word for word in [*command, *options]):
-        if known is not None and known.port is not None:
-            command = with_flag(command, known.port)
+        flag = None if known is None else known.port_in(command)
+        if flag is not None:
+            command = with_flag(command, flag)
         else:
             number = _prompt("Which port does it listen on?", "8080")
             with_it = with_port(command, number)
@@ -152,7 +172,11 @@ def _address(command: list[str], options: list[str], known: KnownServer | None) 
 
 
 def _filled(levels: str) -> str:
-    return levels.replace("{twice}", str(2 * len(os.sched_getaffinity(0))))
+    """The levels with twice the CPUs that powerband, and so the server, may use at once or by its quota."""
+    from powerband.processes.cgroups import quota_of
+
+    allowed, quota = len(os.sched_getaffinity(0)), quota_of()
+    return levels.replace("{twice}", str(2 * (allowed if quota is None else min(allowed, math.ceil(quota)))))
 
 
 def _quoted(word: str) -> str:

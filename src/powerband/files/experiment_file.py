@@ -29,7 +29,13 @@ from powerband.files.checks.load_checks import (
     check_soak,
     check_users_and_rate,
 )
-from powerband.files.checks.metric_checks import check_direction, check_measure, check_metric_names, check_page
+from powerband.files.checks.metric_checks import (
+    check_burst,
+    check_direction,
+    check_measure,
+    check_metric_names,
+    check_page,
+)
 from powerband.files.checks.secret_checks import check_hidden
 from powerband.files.checks.subject_checks import check_subject, check_url, check_used
 from powerband.files.levels import as_written, parse_range, unfolded
@@ -147,9 +153,10 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     experiment = _checked(Experiment, tree, problems, reported)
 
     # Checks on the models: a group runs only if all before it found nothing.
+    of_metrics = (check_page, check_direction, check_burst)
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, check_generators, check_used, kind.check_experiment, check_every_load),
-        (kind.check_to_run, check_claim_units, check_claim_settings, check_page, check_direction) if to_run else (),
+        (kind.check_to_run, check_claim_units, check_claim_settings, *of_metrics) if to_run else (),
         (check_soak, check_regret),
         (check_budget, check_measure, check_metric_names, check_published),
     )
@@ -448,7 +455,8 @@ def _measure(node: Node, problems: list[FileProblem]) -> Node:
 
 
 def _objective(node: Node, problems: list[FileProblem]) -> Node:
-    """Turns `{maximise: goodput}` into metric and direction; a metric alone has that in which it gets better."""
+    """Turns `{maximise: goodput}` into metric and direction; a metric alone has that in which it gets better,
+    if one is known."""
     node = _expanded(node, "metric")
     directions = [key for key in _DIRECTIONS if key in node.children]
     if len(directions) == 2:
@@ -461,8 +469,8 @@ def _objective(node: Node, problems: list[FileProblem]) -> Node:
     if not directions:
         named = str(node.children["metric"].plain())
         known = METRICS.get(ALIASES.get(named, named))
-        better = (known and known.better) or "maximise"
-        return node.with_children({"direction": node.child("direction", better)})
+        better = known and known.better
+        return node.with_children({"direction": node.child("direction", better)}) if better else node
     metric = node.children[directions[0]]
     return node.with_children(
         {

@@ -84,11 +84,13 @@ KEY_OPTIONS = {
     "--budget": Option("design.budget", "TIME", "Time for the whole run: 1m, 5m, 30m.  [default: none]"),
     "--order": Option(
         "design.order", "KIND",
-        "race: settings shown worse are eliminated early; blocks: all run to the end.  [default: race]",
+        "race: settings shown worse are eliminated early; blocks: all run to the end.  [default: race; compare with "
+        "-P: blocks]",
     ),
     "--confirm": Option(
         "design.confirm", "N",
-        "Fresh starts that confirm the winner of a race, at most.  [default: 3; with --regret 0, after short trials 2]",
+        "Fresh starts that confirm the winner of a race, at most.  [default: 3; with --regret 0, after short trials 2; "
+        "compare without -P: 0]",
     ),
     "--regret": Option(
         "design.regret", "SHARE",

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from powerband.model.subjects import on_host_network
+
 
 class Flag(NamedTuple):
     """An option of a server. `spellings`: options with the same meaning; the first one is added if the command has none
@@ -44,14 +46,21 @@ class Knob(NamedTuple):
 class KnownServer(NamedTuple):
     """A server in the table. `name`: in messages; `knobs`: its settings, the default choice first. `programs`: names of
     its program, or of the module after `python -m`; `jar`: a pattern of the file after `-jar`. `port`: the option that
-    sets its port, None if there is none; `source`: address of its documentation."""
+    sets its port, None if there is none; `other_ports`: options that set it instead, and which it does not take beside
+    `port`; `source`: address of its documentation."""
 
     name: str
     knobs: tuple[Knob, ...]
     programs: tuple[str, ...] = ()
     jar: str = ""
     port: Flag | None = None
+    other_ports: tuple[Flag, ...] = ()
     source: str = ""
+
+    def port_in(self, command: Sequence[str]) -> Flag | None:
+        """Returns the option that sets the port of this command: of `other_ports` the one that it has, else `port`."""
+        words = {word.partition("=")[0] for word in command}
+        return next((flag for flag in self.other_ports if words.intersection(flag.spellings)), self.port)
 
 
 _BIND = Flag(("-b", "--bind"), "127.0.0.1:{port}")
@@ -89,6 +98,7 @@ KNOWN: tuple[KnownServer, ...] = (
         (Knob("threads", "1..64", "threads that serve", Flag(("--threads",), "{threads}", first=True)),),
         programs=("waitress-serve", "waitress"),
         port=Flag(("--port",), "{port}", first=True),
+        other_ports=(Flag(("--listen",), "127.0.0.1:{port}", first=True),),
         source="https://docs.pylonsproject.org/projects/waitress/en/stable/runner.html",
     ),
     KnownServer(
@@ -162,9 +172,19 @@ GO = KnownServer(
 
 _PYTHON = re.compile(r"python[\d.]*")
 _RUNS_ANOTHER = {("bundle", "exec"), ("uv", "run"), ("poetry", "run"), ("pipenv", "run")}
+_CONTAINER_CLIENTS = {"docker", "podman", "podman-remote", "nerdctl", "finch"}
 # Go programs that start another one, which may not be Go's, or to which they pass no variables.
-_LAUNCHERS = {"docker", "docker-compose", "podman", "podman-remote", "nerdctl", "finch", "kubectl", "ctr", "limactl"}
-_LAUNCHERS |= {"doppler", "op", "infisical", "chamber", "aws-vault", "direnv", "envconsul", "task"}
+_LAUNCHERS = _CONTAINER_CLIENTS | {"docker-compose", "kubectl", "ctr", "limactl", "doppler", "op", "infisical"}
+_LAUNCHERS |= {"chamber", "aws-vault", "direnv", "envconsul", "task"}
+_PUBLISHES = re.compile(r"-[A-Za-z]*p|--publish")
+# https://docs.docker.com/engine/network/port-publishing/: [[address:]outer:]inner[/protocol]. No ranges, no UDP.
+_PUBLISHED = re.compile(
+    r"(?P<option>(?:-[A-Za-z]*p=?|--publish=)?)(?:(?P<address>(?:[\w.-]+|\[[\w:.%]+\]):)?(?P<outer>\d*):)?"
+    r"(?P<inner>\d+)(?P<protocol>(?:/tcp)?)"
+)
+_RELOAD = {"gunicorn", "uvicorn", "Hypercorn", "Granian"}
+_WORKER_CLASS = re.compile(r"(?:-k|--worker-class)=?(.*)")
+_THREADED = re.compile(r"sync|(?:.*#)?gthread|.*(?:Sync|Thread)Worker")
 _OPTION = re.compile(r"^\s{0,12}(?:(-\w)(?:[ =]\S+)?,?\s+)?(--?[A-Za-z][\w-]*)(?:[ =]\[?<?([A-Za-z][\w-]*)>?\]?)?")
 _COUNTS = re.compile(r"threads?|workers?|process(es)?|procs|concurrency|instances|executors|pool")
 _OTHERWISE = {"timeout", "stack", "name", "class", "prefix", "type", "keepalive", "file", "dir", "group", "user"}
@@ -172,19 +192,46 @@ _PORTS = {"port": "{port}", "listen": "127.0.0.1:{port}", "bind": "127.0.0.1:{po
 _NO_VALUE = {"Show", "Print", "Enable", "Disable", "Use", "Whether", "Run", "Do", "show", "print", "enable", "disable"}
 
 
-def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool = False) -> KnownServer | None:
-    """Returns the row of the server that a command starts; None if it is not known. `is_go`: its program was built by
-    Go, which says nothing of a launcher's server; `is_spring`: the jar after `-jar` is one of Spring Boot."""
+def known_server(
+    command: Sequence[str], *, is_go: bool = False, is_spring: bool = False, has_pool: bool = True
+) -> KnownServer | None:
+    """Returns the row of the server that a command starts, with the knobs that have an effect there, which may be none;
+    None if it is not known. `is_go`: its program was built by Go, which says nothing of a launcher's server;
+    `is_spring`: the jar after `-jar` is one of Spring Boot; `has_pool`: a pool of Tomcat's threads serves in it."""
     words = list(command)
     at = _program_at(words)
     names = [PurePath(word).name for word in words[at : at + 1]]
     jar = PurePath(words[words.index("-jar") + 1]).name if "-jar" in words[:-1] else ""
     for known in KNOWN:
-        if (known.jar == "SPRING" and is_spring) or (jar and known.jar and re.fullmatch(known.jar, jar)):
+        if known.jar == "SPRING" and is_spring:
+            return known if has_pool else _without_threads(known)
+        if jar and known.jar and re.fullmatch(known.jar, jar):
             return known
         if names and names[0] in known.programs:
-            return known
+            return known if known.name != "gunicorn" or _has_threads(words) else _without_threads(known)
     return GO if is_go and not _LAUNCHERS.intersection(names) else None
+
+
+def without_reload(command: Sequence[str]) -> list[str]:
+    """Returns the command without `--reload`, if it starts a server of Python that has this option."""
+    known = known_server(command)
+    reloads = known is not None and known.name in _RELOAD
+    return [word for word in command if not (reloads and word == "--reload")]
+
+
+def _without_threads(known: KnownServer) -> KnownServer:
+    return known._replace(knobs=tuple(knob for knob in known.knobs if knob.name != "threads"))
+
+
+def _has_threads(gunicorn: Sequence[str]) -> bool:
+    """True if the workers of this command serve with as many threads as `--threads` says. gunicorn takes `gthread` in
+    place of `sync` by itself; workers of other classes read no such option."""
+    classes = [
+        found[1] or after
+        for word, after in zip(gunicorn, [*gunicorn[1:], ""], strict=True)
+        if (found := _WORKER_CLASS.fullmatch(word))
+    ]
+    return not classes or _THREADED.fullmatch(classes[-1]) is not None
 
 
 def _program_at(words: Sequence[str]) -> int:
@@ -240,9 +287,35 @@ def with_flag(command: Sequence[str], flag: Flag) -> list[str]:
 
 def with_port(command: Sequence[str], number: str) -> list[str] | None:
     """Returns the command with `{port}` in place of this port; None unless it occurs in exactly one word after the
-    program."""
+    program. Of two in one word (`8080:8080`) the first is meant. A command that runs a container has `{port}` as the
+    port outside of it, whichever of the two `number` is; None if the container publishes no such port."""
+    if _starts_container(command):
+        return _with_outer_port(command, number)
     pattern = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
     places = [at for at, word in enumerate(command) if pattern.search(word)]
     if len(places) != 1 or places[0] == 0:
         return None
-    return [pattern.sub("{port}", word) if at == places[0] else word for at, word in enumerate(command)]
+    return [pattern.sub("{port}", word, count=1) if at == places[0] else word for at, word in enumerate(command)]
+
+
+def _starts_container(command: Sequence[str]) -> bool:
+    """True if the command starts a container with a network of its own: on the host's network nothing is published."""
+    words = list(command)
+    client = words[: words.index("run")] if "run" in words else []
+    is_client = any(PurePath(word).name in _CONTAINER_CLIENTS for word in client)
+    return is_client and not on_host_network(words)
+
+
+def _with_outer_port(command: Sequence[str], number: str) -> list[str] | None:
+    published = [
+        (at, found)
+        for at in range(1, len(command))
+        if (found := _PUBLISHED.fullmatch(command[at])) and (found["option"] or _PUBLISHES.fullmatch(command[at - 1]))
+    ]
+    for side in ("outer", "inner"):
+        for at, found in published:
+            if found[side] == number:
+                # With its inner port alone a container gets any free one outside.
+                word = f"{found['option']}{found['address'] or ''}{{port}}:{found['inner']}{found['protocol']}"
+                return [*command[:at], word, *command[at + 1 :]]
+    return None

@@ -79,8 +79,9 @@ class _Converter:
         self._stop_where_refused()
         assert load is not None
         steps = _moved(steps, open_load=paced is not None)
-        note_requests(self.findings, steps, [sampler.element for sampler in samplers], goes_on=group.goes_on)
-        note_load(self.findings, load)
+        requests = [sampler.element for sampler in samplers]
+        note_requests(self.findings, steps, requests, goes_on=group.goes_on, open_load=paced is not None)
+        note_load(self.findings, load, secure=target.scheme == "https")
         note_rows(self.findings, len(rows), own=own)
         return Conversion(
             plan=plan.name,
@@ -317,7 +318,7 @@ class _Converter:
     # --- the load -----------------------------------------------------------------------------------------------------
 
     def _paced(self, samplers: Sequence[_Sampler], rows: int, group: Group, element: Element) -> Rate | None:
-        """The rate at which the whole scenario begins, including all rows of data; None: no timer sets a rate."""
+        """The rate at which the whole scenario begins; None: no timer sets a rate."""
         timers = {
             timer.full_path + str(timer.line): timer
             for sampler in samplers
@@ -344,7 +345,13 @@ class _Converter:
                 "it holds back a Flow Control Action as well, which counts as a request for it and is none",
                 "move it to the requests that it is about, or leave the action out by name",
             )
-        covered = sum(1 for sampler in samplers if timer in sampler.near) * rows
+        if rows > 1:
+            self.findings.refuse(
+                timer,
+                f"each arrival would send all {rows} rows of the data one after the other, in a burst",
+                "leave the timer or the data out by name, or run the plan in JMeter",
+            )
+        covered = sum(1 for sampler in samplers if timer in sampler.near)
         whole = rate.per_s * (group.users if rate.of_each_thread else 1)
         return replace(rate, per_s=whole / covered)
 

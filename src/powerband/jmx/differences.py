@@ -11,17 +11,27 @@ from powerband.jmx.tree import Element
 
 
 def note_requests(
-    findings: Findings, steps: Sequence[ConvertedStep], elements: Sequence[Element], *, goes_on: bool
+    findings: Findings,
+    steps: Sequence[ConvertedStep],
+    elements: Sequence[Element],
+    *,
+    goes_on: bool,
+    open_load: bool,
 ) -> None:
     """Adds notes on the differences of requests. `elements`: the requests of the plan, which the steps repeat for each
-    row of data. `goes_on`: JMeter continues with the next request after an error."""
+    row of data. `goes_on`: JMeter continues with the next request after an error. `open_load`: a timer holds a rate."""
     findings.note(
         "JMeter also sends its own User-Agent and Connection: keep-alive; powerband sends only what stands here."
     )
     for step, element in zip(steps, cycle(elements), strict=False):
         for text in _of_answer(step):
             findings.note(text, element)
-    if len(steps) > 1 and goes_on:
+    if len(steps) > 1 and open_load:
+        findings.note(
+            "After a failed request the rest of that pass is not sent, so that fewer are offered; JMeter keeps its "
+            "rate."
+        )
+    elif len(steps) > 1 and goes_on:
         findings.note(
             "After a failed request JMeter goes on with the next; a user of powerband begins the scenario anew."
         )
@@ -57,13 +67,18 @@ def _of_answer(step: ConvertedStep) -> Iterator[str]:
         )
 
 
-def note_load(findings: Findings, load: ConvertedLoad) -> None:
-    """Adds notes on the differences of rate, end and timeouts."""
+def note_load(findings: Findings, load: ConvertedLoad, *, secure: bool) -> None:
+    """Adds notes on the differences of rate, connections, end and timeouts. `secure`: requests go over TLS."""
     if load.rate_per_s is not None:
         findings.note(
             "A throughput timer slows threads down to a rate, and when all of them are busy JMeter sends less. Here "
             f"the scenario begins at that rate, whatever the answers take, and what finds {load.users} of them "
             "in flight is dropped and counted. Later steps follow at once, or after a pause."
+        )
+    if secure and not load.keep_alive:
+        findings.note(
+            "JMeter's threads resume their TLS sessions, where the server lets them; powerband makes a full handshake "
+            "for each connection, which costs the server more CPU."
         )
     if load.duration_ns is None and load.requests_per_user is None:
         findings.note("The plan runs until somebody stops it; the duration here is powerband's default.")

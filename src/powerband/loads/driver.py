@@ -69,7 +69,8 @@ class Driver(Protocol):
         """Takes in reports that do not come through the pump. Raises TrialFailed."""
 
     def send(self, command: Wire) -> None:
-        """Takes `go` or `measure`, each with the instant at which it takes effect, or `drain`, which ends the load."""
+        """Takes `go` or `measure`, each with the instant at which it takes effect, or `drain`, which ends the load; of
+        a rate also `stop`, which ends it without waiting for answers."""
 
     def check_begun(self) -> None:
         """Raises TrialFailed if there is nothing to measure at the end of the warm-up."""
@@ -114,7 +115,7 @@ class WarmUp:
 
     `joining_ns`: the time at its beginning in which users join. `fixed_ns`: the length of a fixed warm-up; None: it
     lasts until the server is steady, at least `least_ns` and at most `most_ns`, or `compiling_ns` while the server's
-    runtime still compiles, or `first_ns` while nothing was answered at all. `pause_ns`: the longest time that
+    runtime still compiles, or `first_ns` while nothing was answered or counted. `pause_ns`: the longest time that
     instruments keep the window from beginning."""
 
     joining_ns: int
@@ -135,10 +136,10 @@ class WarmUp:
             fixed_ns: int | None = max(joining_ns + asked_ns, ramp_ns)
         else:  # if each user sends a set number of requests, none may be missed
             fixed_ns = None if load.requests_per_user is None else 0
-        # Until each user has sent and paused once, a closed load is still building up, which no series shows.
-        built_up_ns = load.joining_ns + load.longest_pause_ns
+        most_ns = max(joining_ns + measure.warmup_max_ns, load.spread_ns + measure.warmup_min_ns, fixed_ns or 0)
+        # No series shows that a load builds up. Some time is left in which the server may be seen to be steady.
+        built_up_ns = min(load.built_up_ns, most_ns - measure.warmup_min_ns)
         least_ns = max(joining_ns + measure.warmup_min_ns, built_up_ns)
-        most_ns = max(joining_ns + measure.warmup_max_ns, load.joining_ns, fixed_ns or 0)
         return cls(
             joining_ns=joining_ns,
             fixed_ns=fixed_ns,

@@ -51,6 +51,7 @@ def fleet_specs(
     allow_remote: bool = False,
     warmup_ns: int | None = None,
     warmup_max_ns: int = 0,
+    fixed_ns: int | None = None,
     acknowledge_at_once: bool = False,
     at_once: bool = False,
 ) -> list[wire.LoadSpec]:
@@ -58,8 +59,9 @@ def fleet_specs(
 
     `environment`: where headers take values from. `descriptor_limit`: of one process. `local_ports`: of one address.
     The processes are dealt out to `machines` in turn, as many to each if there are enough users. `warmup_ns` None: the
-    warm-up lasts until the command, at most `warmup_max_ns`. `at_once`: users without a ramp all start in one instant.
-    Raises TrialFailed(descriptor_limit, port_limit) if even the largest fleet cannot hold the connections."""
+    warm-up lasts until the command, at most `warmup_max_ns`. `fixed_ns`: the instant of that command; None: it comes
+    once the load is built up. `at_once`: users without a ramp all start in one instant. Raises
+    TrialFailed(descriptor_limit, port_limit) if even the largest fleet cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
     most = connections_of(load, bound)
@@ -67,11 +69,13 @@ def fleet_specs(
     fleet = fleet_shape(most, descriptor_limit, parts.hostname or "", local_ports, max(1, busy))
     longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
     whole_ns = longest_warmup_ns + load.joining_ns + load.duration_ns + load.drain_ns
-    starting_ns = load.joining_ns if at_once else _starting_ns(load, warmup_ns)
+    settles_ns = fixed_ns if warmup_ns is None else warmup_ns
+    starting_ns = load.joining_ns if at_once else _starting_ns(load, settles_ns)
+    first_pause_ns = 0 if at_once else _first_pause_ns(load, starting_ns, settles_ns)
     specs = []
     first_user = 0
     for index, sources in enumerate(fleet):
-        model, users = _model(load, bound, index, len(fleet), starting_ns)
+        model, users = _model(load, bound, index, len(fleet), starting_ns=starting_ns, first_pause_ns=first_pause_ns)
         specs.append(
             wire.LoadSpec(
                 target=wire.Target(
@@ -167,20 +171,34 @@ def fleet_shape(
 
 def _starting_ns(load: Load, warmup_ns: int | None) -> int:
     """Returns the time over which users start. Those that have no ramp start a little apart, as clients of a server do:
-    of connections that come at once, whichever of its processes wakes first takes all, and keeps them. They do so
-    within the warm-up, or the first hundredth of a window without one, unless its length is the result."""
+    of connections that come at once, whichever of its processes wakes first takes all, and keeps them. With pauses
+    between several steps they start over one pass through the scenario: else all would be at the same steps. They do so
+    within the first half of the warm-up, or all of it if that is a pass, or the first hundredth of a window without
+    one, unless its length is the result. `warmup_ns`: None if the window waits for the load to build up."""
     if load.joining_ns or load.users is None:
         return load.joining_ns
-    apart_ns = min(load.users * START_APART_NS, STARTED_NS)
+    apart_ns = max(min(load.users * START_APART_NS, STARTED_NS), load.pass_ns)
     if warmup_ns is None:
         return apart_ns
     if load.requests_per_user is not None:
         return 0
-    return min(apart_ns, warmup_ns // 2 or load.duration_ns // 100)
+    half_ns = warmup_ns // 2
+    within_ns = load.pass_ns if half_ns < load.pass_ns <= warmup_ns else half_ns
+    return min(apart_ns, within_ns or load.duration_ns // 100)
+
+
+def _first_pause_ns(load: Load, starting_ns: int, warmup_ns: int | None) -> int:
+    """Returns the longest first pause of users who start together or over a ramp: a random part of one pass through the
+    scenario spreads them over its steps, as the start itself does for others. 0: as long as any. So it is for messages,
+    and if the window begins before that pause is over, in which they would be missing. `warmup_ns`: as for
+    `_starting_ns`."""
+    late = warmup_ns is not None and starting_ns + load.pass_ns > warmup_ns
+    other = load.requests_per_user is not None or load.websocket is not None
+    return 0 if late or other or starting_ns == load.pass_ns else load.pass_ns
 
 
 def _model(
-    load: Load, in_flight: int, index: int, engines: int, starting_ns: int
+    load: Load, in_flight: int, index: int, engines: int, *, starting_ns: int, first_pause_ns: int
 ) -> tuple[wire.Closed | wire.Open, int]:
     """Returns one engine's share of the load, and how many user numbers it takes."""
     if load.users is not None:
@@ -190,6 +208,7 @@ def _model(
             think=_time(load.think),
             pace=None if load.pace is None else _time(load.pace),
             ramp_ns=starting_ns,
+            first_pause_ns=first_pause_ns,
             requests_per_user=load.requests_per_user,
         ), users
     assert load.rate_per_s is not None

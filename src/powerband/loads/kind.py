@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem
-from powerband.base.units import duration_text, format_value, plural, time_text
+from powerband.base.units import duration_text, format_duration, format_value, plural, time_text
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load, mean_ns
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject, SubjectCounter
     from powerband.readings.evidence import Evidence, Source
+
+CLOCK = "the load's clock"  # begins the clause on its steps
 
 
 def of_requests(load: Load) -> str:
@@ -75,6 +77,16 @@ class LoadKind(ABC):
     def why_missing(self, metric: str) -> str | None:
         """Returns why trials lack this metric; None if this kind of load knows no reason of its own."""
         return None
+
+    def clock_error(self, metric: str) -> float:
+        """Returns how far a trial's figure of this metric may lie from the truth on either side, in the metric's unit,
+        since the load's clock is coarse."""
+        return 0.0
+
+    def clock_words(self, metric: str) -> str:
+        """Returns a clause on the steps in which the load's clock counts this metric; empty if it is not coarse."""
+        step_ns = 2 * self.clock_error(metric)
+        return f"{CLOCK} counts steps of {format_duration(step_ns)}" if step_ns else ""
 
     def goodput_words(self, experiment: Experiment) -> str:
         """Returns the name of the metric `goodput_per_s` in sentences."""

@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, with_article
 from powerband.loads.failed_requests import BY_THE_SUBJECT, cause_of
 from powerband.loads.far_clocks import clock_problems
+from powerband.model.clocks import most_starved
 from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
 from powerband.model.metrics import metric_words
@@ -28,6 +29,7 @@ LAG_FLOOR_NS = 1_000_000  # the machine's timers are no more precise
 LAG_SHARE = 0.10  # more would be a visible part of the response time
 THREAD_SHARE_MAX = 0.90  # beyond it requests wait for the engine
 STARVED_WINDOW_SHARE = 0.05  # a quiet engine with 3,000 wake-ups a second waits for a CPU in 2 % of the window
+DEALS_BY_THREADS = 4  # CPUs: of fewer the engine gets one, however many threads it has
 WAKE_UP_NS = 100_000  # a wake-up takes 6 to 18 us on a quiet virtual machine, 110 to 620 on a busy one
 STARVED_RESPONSE_SHARE = 0.10  # more would be a visible part of the response time
 LONG_RESPONSE = 0.2  # of the window: of exponential times with that median one in thirty covers it
@@ -109,12 +111,14 @@ def _are_only_slow(left_out: Unserved, fleet: MergedFleet, load: Load) -> bool:
 
     A request of length R covers the window if it begins at most R - T before it: with X sent per second these are
     X E[max(R - T, 0)] (Little's law, of the parts of requests beyond T). Three standard errors of a Poisson count are
-    allowed beside. With a pace users may have any number of requests in flight, without a connection they have none."""
+    allowed beside. Users without a pace have `pipeline` requests in flight; with a pace each may have a single one, so
+    that as many users are an upper bound, and what a full pipeline kept from being sent was dropped. Without a
+    connection they have none."""
     in_the_end = fleet.total.ok == fleet.total.scheduled
-    if not left_out.users or not in_the_end or load.pace is not None or left_out.absent:
+    if not left_out.users or not in_the_end or left_out.absent:
         return False
     times, window_ns = fleet.times("response_time_ns"), fleet.window_s * SECOND_NS
-    expected = times.beyond(window_ns) / window_ns / load.pipeline
+    expected = times.beyond(window_ns) / window_ns / (load.pipeline if load.pace is None else 1)
     as_expected = expected >= 1 and left_out.users <= expected + STANDARD_ERRORS * math.sqrt(expected)
     return times.quantile(0.5) >= LONG_RESPONSE * window_ns or as_expected
 
@@ -141,12 +145,12 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     """Yields the metrics of response times.
 
     The percentiles are of all requests that were due: those without a right answer rank last, with the length of the
-    window, or the longest time seen, as their time. A percentile needs ten requests beyond it. The interval of the p99
-    is that of order statistics, by the normal approximation of the binomial (H. A. David, H. N. Nagaraja, Order
-    Statistics, 3rd edition, section 7.1), as if requests were independent. The maximum beside requests without a right
-    answer is their time, too; the mean is of the requests that were answered, as Little's law needs it."""
-    fleet, times, due = evidence.fleet, evidence.response, due_requests(evidence)
-    share = unanswered_share(fleet, evidence.load)
+    window, or the longest time seen, as their time. A percentile needs ten requests beyond it. Its interval is that of
+    order statistics, by the normal approximation of the binomial (H. A. David, H. N. Nagaraja, Order Statistics, 3rd
+    edition, section 7.1), as if requests were independent. The maximum beside requests without a right answer is their
+    time, too; the mean is of the requests that were answered, as Little's law needs it."""
+    fleet, times = evidence.fleet, evidence.response
+    due, share = due_requests(fleet, evidence.load, times), unanswered_share(fleet, evidence.load)
     if not times.count or times.maximum <= 0:
         return
     yield f"{RESPONSE}_mean", times.moment(1)
@@ -156,11 +160,9 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     found: dict[str, float] = {}
     for key, q in QUANTILES.items():
         if due >= requests_for(name := f"{RESPONSE}_{key}"):
-            found[name] = response_quantile(fleet, times, share, q)
-    if due >= requests_for(name := f"{RESPONSE}_p99"):
-        half = Z_95 * math.sqrt(0.99 * 0.01 / due)
-        found[f"{name}_low"] = response_quantile(fleet, times, share, 0.99 - half)
-        found[f"{name}_high"] = response_quantile(fleet, times, share, min(1.0, 0.99 + half))
+            half = Z_95 * math.sqrt(q * (1 - q) / due)
+            for end, at in (("", q), ("_low", q - half), ("_high", min(1.0, q + half))):
+                found[f"{name}{end}"] = response_quantile(fleet, times, share, at)
     yield from ((name, value) for name, value in found.items() if value > 0)  # 0: below the clock's resolution
 
 
@@ -175,10 +177,40 @@ def requests_at(q: float) -> int:
     return math.ceil(BEYOND_LEAST / (1 - q) - 1e-9)
 
 
+def enough_s(due: int, needed: int, window_s: float) -> int:
+    """Returns how many seconds a window lasts in which as many requests are due as are needed, if `due` ones were in
+    one of `window_s` seconds."""
+    return math.ceil(window_s * needed / max(due, 1))
+
+
+def few_requests(due: int, needed: int, what: str, window_s: float) -> str:
+    """Says that only `due` requests were due in a window of `window_s` seconds, and how long one with as many as are
+    needed lasts. `what`: what needs how many, in words."""
+    longer = enough_s(due, needed, window_s)
+    return (
+        f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s "
+        f"(--duration {longer}s) would do at this rate"
+    )
+
+
+def in_flight_chance_per_s(offered_per_s: float, response_s: float, window_s: float) -> float:
+    """The rate per second by which what is served may fall short of what is offered by chance: the number of requests
+    in flight, whose mean is rate times response time (Little 1961), differs between the window's two ends, each with
+    its Poisson spread. Three standard deviations of that difference."""
+    return STANDARD_ERRORS * math.sqrt(2 * offered_per_s * response_s) / window_s
+
+
+def least_served(kept_up: float, steps: int) -> float:
+    """The least share of the offered requests that a server answers if it keeps up with the share `kept_up` of the rate
+    at which scenarios of so many steps begin. A step is offered once the one before it was answered, so that of k
+    steps, of which the share e is more than the server can bear, only 2 e / (k + 1) is missing."""
+    return 1 - 2 * (1 - kept_up) / (steps + 1)
+
+
 def requests_for(metric: str) -> int:
-    """Returns how many requests must be due in a trial for this percentile of its response times; 0 for every other
-    metric."""
-    stem, _, key = metric.rpartition("_")
+    """Returns how many requests must be due in a trial for this percentile of its response times, or an end of its
+    interval; 0 for every other metric."""
+    stem, _, key = metric.removesuffix("_low").removesuffix("_high").rpartition("_")
     return requests_at(QUANTILES[key]) if stem == RESPONSE and key in QUANTILES else 0
 
 
@@ -192,8 +224,11 @@ def least_of(metric: str, metrics: Mapping[str, float]) -> float | None:
 
 def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
     """True if a trial's response time is only a lower bound, since requests without a right answer took longer: a
-    percentile that falls on these, the maximum beside any of them, the mean beside more than `MEAN_WITHOUT`."""
+    percentile, or an end of its interval, that falls on these, the maximum beside any of them, the mean beside more
+    than `MEAN_WITHOUT`."""
     stem, _, key = metric.rpartition("_")
+    if key in ("low", "high") and requests_for(metric) and metrics.get("error_rate", 0.0) > 0:
+        return metrics.get(metric, 0.0) >= metrics.get(f"{RESPONSE}_max", math.inf)  # then their time, too
     if stem != RESPONSE or key not in (*QUANTILES, "max", "mean"):
         return False
     allowed = 1 - QUANTILES[key] if key in QUANTILES else MEAN_WITHOUT if key == "mean" else 0.0
@@ -205,12 +240,12 @@ def as_judged(metric: str, metrics: Mapping[str, float]) -> float | None:
     return math.inf if is_lower_bound(metric, metrics) else metrics.get(metric)
 
 
-def due_requests(evidence: Evidence) -> int:
-    """Returns how many requests were due in the window; unserved users would have had as many as served ones."""
-    fleet, load = evidence.fleet, evidence.load
+def due_requests(fleet: MergedFleet, load: Load, response: MergedTimes) -> int:
+    """Returns how many requests were due in the window; unserved users would have had as many as served ones.
+    `response`: the fleet's response times."""
     left_out = _absent_share(fleet, load) if load.pace is not None else unserved_share(fleet, load)
     served = max(1 - left_out, 1 / max(1.0, _present(fleet, load)))
-    return round(max(fleet.cohort.scheduled, evidence.response.count) / served)
+    return round(max(fleet.cohort.scheduled, response.count) / served)
 
 
 def _standing_in(fleet: MergedFleet, times: MergedTimes) -> float:
@@ -339,20 +374,17 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
 def _percentiles(evidence: Evidence) -> Iterator[Problem]:
     """Reports percentiles of the objective and its constraints that rest on too few requests, and those that fall on
     requests without a right answer."""
-    asked, due = evidence.experiment.objective.needed_metrics, due_requests(evidence)
+    asked = evidence.experiment.objective.needed_metrics
+    due = due_requests(evidence.fleet, evidence.load, evidence.response)
     needed, metric = max((requests_for(metric), metric) for metric in asked)
     if due < max(needed, FEW_REQUESTS):
-        longer = math.ceil(evidence.fleet.window_s * max(needed, FEW_REQUESTS) / max(due, 1))
-        what = f"a {metric_words(metric)} needs {needed:,}" if needed else f"at least {FEW_REQUESTS} are needed"
-        yield Problem(
-            "few_requests",
-            f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s "
-            f"(--duration {longer}s) would do at this rate",
-            fatal=False,
-        )
+        named = with_article(metric_words(metric))
+        what = f"{named} needs {needed:,}" if needed else f"at least {FEW_REQUESTS} are needed"
+        told = few_requests(due, max(needed, FEW_REQUESTS), what, evidence.fleet.window_s)
+        yield Problem("few_requests", told, fatal=False)
     share = unanswered_share(evidence.fleet, evidence.load)
-    told = {key: q for key, q in QUANTILES.items() if key != "p999" or f"{RESPONSE}_p999" in asked}
-    open_from = next((key for key, q in told.items() if q > 1 - share), None)
+    shown = {key: q for key, q in QUANTILES.items() if key != "p999" or f"{RESPONSE}_p999" in asked}
+    open_from = next((key for key, q in shown.items() if q > 1 - share), None)
     if open_from is not None:
         yield Problem(
             "unanswered_percentiles",
@@ -458,17 +490,22 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
     fleet, load = evidence.fleet, evidence.load
     # An engine that must be exact to the nanosecond spins before each send, so its CPU says nothing.
     spins = load.rate_per_s is not None and load.precision_ns == 0
-    if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
+    most = full_share(evidence, metrics.get("host_foreign_cores"))
+    if fleet.cpu_share_max > most and not spins:
         used = f"the load generator's busiest thread used {100 * fleet.cpu_share_max:.0f} % of a CPU"
         if _fails_too_many(evidence):
             message = f"{used}: the server failed requests, and their users sent the next ones at once"
             yield Problem("generator_cpu", message, fatal=False)
         else:
-            yield Problem(
-                "generator_cpu",
-                f"{used} (limit {100 * THREAD_SHARE_MAX:.0f} %): it was the limit, not the server; raise "
-                "load.engine_threads or lower the load",
+            cure = (
+                "raise load.engine_threads or lower the load"
+                if _has_cpu_for_a_thread(evidence)
+                else "it has no CPU for another thread: leave it more (--cpus, host.pinning), load from other nodes, "
+                "or lower the load"
             )
+            why = "" if most > THREAD_SHARE_MAX - 0.005 else ", as interrupts leave no more"
+            limit = f"(limit {100 * most:.0f} %{why})"
+            yield Problem("generator_cpu", f"{used} {limit}: it was the limit, not the server; {cure}")
     lag_ns, limit_ns = evidence.send_lag.quantile(0.99), _lag_limit_ns(load, evidence.response)
     if evidence.send_lag.count and lag_ns > limit_ns:
         yield Problem(
@@ -476,6 +513,22 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
             f"requests were sent {format_duration(lag_ns)} late at p99 ({format_duration(limit_ns)} allowed): the "
             "response times include the load generator's own delay; give it more threads or CPUs, or lower the load",
         )
+
+
+def full_share(evidence: Evidence, foreign: float | None) -> float:
+    """Returns the share of a CPU beyond which requests wait for an engine thread: `THREAD_SHARE_MAX` of what interrupts
+    that the kernel counts apart leave of it, since the thread's clock stands still in them (in stolen time only on some
+    kernels). `foreign`: CPUs that other programs used, None if not known."""
+    return THREAD_SHARE_MAX * (1 - evidence.interrupted_share("engine", evidence.fleet.cpu_cores, foreign))
+
+
+def _has_cpu_for_a_thread(evidence: Evidence) -> bool:
+    """True if a further thread of the engine on this machine has a CPU to run on, or would get one: of four cores or
+    more it gets as many as it has threads, up to half of them (`processes/cpus.py`). True if that is not known."""
+    machine, engine = (evidence.record.cpus.get(name, []) for name in ("machine", "engine"))
+    cpus = len(engine or machine)
+    gets_more = evidence.experiment.host.deals_freely and len(machine) >= DEALS_BY_THREADS and cpus < len(machine) // 2
+    return bool(evidence.generators) or evidence.fleet.threads < cpus or not cpus or gets_more
 
 
 def _fails_too_many(evidence: Evidence) -> bool:
@@ -529,12 +582,13 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
         return
     # Each wake-up takes some us, which the kernel counts as waiting: only longer waits are a lack of CPU.
     turn_ns = metrics.get("engine_run_wait_ns_mean", 0.0)
-    waited_share, wanted_share = waited / fleet.threads, (waited + fleet.cpu_cores) / fleet.threads
+    waited_share, wanted_share = min(1.0, waited / fleet.threads), (waited + fleet.cpu_cores) / fleet.threads
     slowed = turn_ns > STARVED_RESPONSE_SHARE * evidence.response.moment(1)
+    there = "" if (worst := most_starved(evidence.generators)) is None else f" of {worst.node}"
     if turn_ns > WAKE_UP_NS and waited_share > STARVED_WINDOW_SHARE and (slowed or wanted_share > THREAD_SHARE_MAX):
         yield Problem(
             "generator_starved",
-            f"{whose} threads waited {format_duration(turn_ns)} for a CPU each time they were ready to run, "
+            f"{whose} threads{there} waited {format_duration(turn_ns)} for a CPU each time they were ready to run, "
             f"{100 * waited_share:.0f} % of the window: the response times include that wait; stop other programs, "
             f"keep server and load generator apart ({evidence.apart}), or {remedy}",
         )

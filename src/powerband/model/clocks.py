@@ -6,7 +6,7 @@ ns of each machine's CLOCK_MONOTONIC, which begins anywhere: an offset may be ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -92,6 +92,11 @@ class GeneratorNode:
         """The largest error that any instant of the trial can have."""
         return max(self.uncertainty_ns, abs(self.drift_ns) + self.after_uncertainty_ns)
 
+    @property
+    def wait_ns_mean(self) -> float | None:
+        """The mean time in ns for which a thread of an engine was runnable before it got a CPU; None: not known."""
+        return None if self.run_wait_ns is None or not self.turns else self.run_wait_ns / self.turns
+
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON types, as in `record.json`."""
         return {**asdict(self), "engines": list(self.engines)}
@@ -100,6 +105,14 @@ class GeneratorNode:
     def from_json(cls, data: Mapping[str, Any]) -> GeneratorNode:
         """Reads the result of `to_json`. Raises KeyError or TypeError for other fields."""
         return cls(**{**data, "engines": tuple(data["engines"])})
+
+
+def most_starved(nodes: Sequence[GeneratorNode]) -> GeneratorNode | None:
+    """The node whose engines lacked a CPU most, by how long each of their waits took and which share of the time they
+    waited. None if there is no node, or if the waits of one are not known."""
+    if not nodes or any(node.wait_ns_mean is None for node in nodes):
+        return None
+    return max(nodes, key=lambda node: (node.run_wait_ns or 0) / len(node.engines) * (node.wait_ns_mean or 0.0))
 
 
 def most_error_ns(window_ns: int) -> float:

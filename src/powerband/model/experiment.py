@@ -590,9 +590,10 @@ class Experiment(Frozen):
             measure = measure.model_copy(update={"warmup_ns": self.design.soak_ns - window_ns})
         if window_ns is None:
             return self
-        drain_ns = self.load.drain_ns if spec.stage is not Stage.SCREEN else min(self.load.drain_ns, SCREEN_DRAIN_NS)
-        load = self.load.model_copy(update={"duration_ns": window_ns, "drain_ns": drain_ns})
-        return self.model_copy(update={"load": load, "measure": measure})
+        timing = {"duration_ns": window_ns}
+        if spec.stage is Stage.SCREEN:
+            timing["drain_ns"] = min(self.load.drain_ns, SCREEN_DRAIN_NS)
+        return self.model_copy(update={"load": self.load.model_copy(update=timing), "measure": measure})
 
     def loaded_for(self, setting: Setting) -> Experiment:
         """The experiment with the load of one setting, as `load_for` has it."""

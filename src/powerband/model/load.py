@@ -165,7 +165,7 @@ class Load(Section):
     sends, whether or not they were answered. `requests_per_user`: a user leaves after so many; None: no limit.
     `arrivals`: how the sends of an open load are spaced. `scenario`: the requests that each user or arrival sends, in
     order. `duration_ns`: the measured time; `drain_ns`: the longest wait for requests in flight after it,
-    of users `timeout_ns` (a minute at most) unless it is given, so that each request ends as answered or timed out.
+    `timeout_ns` (a minute at most) unless it is given, so that each request ends as answered or timed out.
 
     `keep_alive`: False to open a connection for each request; `pipeline`: the most requests in flight on one
     connection; `timeout_ns`, `connect_timeout_ns`: of a request, of a connection (WebSocket: of joining).
@@ -229,7 +229,7 @@ class Load(Section):
 
     @model_validator(mode="after")
     def _drained(self) -> Self:
-        if "drain_ns" not in self.model_fields_set and self.users is not None:
+        if "drain_ns" not in self.model_fields_set:
             object.__setattr__(self, "drain_ns", max(self.drain_ns, min(self.timeout_ns, MINUTE_NS)))
         return self
 
@@ -255,6 +255,11 @@ class Load(Section):
         paced = self.pace is not None or self.requests_per_user is not None
         return self.users is not None and not paced and self.pipeline == 1 and not self._thinks
 
+    @property
+    def all_answered(self) -> bool:
+        """True if each request or message is answered: else what was sent does not show what was served."""
+        return all(step.answered for step in self.scenario)
+
     def with_users(self, users: int, *, duration_ns: int, drain_ns: int) -> Load:
         """This closed load with another number of users, all of whom begin at once."""
         changed = {"users": users, "join_per_s": None, "ramp_ns": 0, "duration_ns": duration_ns, "drain_ns": drain_ns}
@@ -271,6 +276,36 @@ class Load(Section):
     def pauses_ns(self) -> int:
         """The mean pauses between the steps of the scenario, added up."""
         return sum(mean_ns(step.think or self.think) for step in self.scenario[:-1])
+
+    @property
+    def whole_pass_ns(self) -> int:
+        """The mean pauses of a user's pass through several requests or messages, or the times between these, added up;
+        0 if there is one of them, and in an open load."""
+        if self.users is None or len(self.scenario) == 1:
+            return 0
+        if self.pace is not None:
+            return len(self.scenario) * mean_ns(self.pace)
+        return self.pauses_ns + mean_ns(self.scenario[-1].think or self.think)
+
+    @property
+    def pass_ns(self) -> int:
+        """The time over which users are spread: `whole_pass_ns`, a minute at most. 0 for messages of users with a ramp:
+        nothing but that spreads these."""
+        return 0 if self.websocket is not None and self.joining_ns else min(MINUTE_NS, self.whole_pass_ns)
+
+    @property
+    def built_up_ns(self) -> int:
+        """The time until the load is what it stays: all users have begun, each has paused once, and they are spread
+        over the steps of the scenario; the first arrivals of an open load have come to its last step."""
+        later_ns = max(self.pass_ns, self.longest_pause_ns) if self.rate_per_s is None else self.pauses_ns
+        return self.joining_ns + later_ns
+
+    @property
+    def spread_ns(self) -> int:
+        """The part of `built_up_ns` without which the load would not be what was asked for: users, or arrivals, would
+        all be at the first of several steps. Users of one step ask as often from their first pause on, since that is
+        cut."""
+        return self.joining_ns + (self.pass_ns if self.rate_per_s is None else self.pauses_ns)
 
     @property
     def longest_pause_ns(self) -> int:

@@ -55,7 +55,8 @@ run_error_rate | share | less | load | share of all requests since the start tha
 dropped_rate | share | less | load | share of scheduled work that was never sent (in-flight bound)
 response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from scheduled send to completion; percentiles
   and max are of all due requests
-response_time_ns_p99_{low,high} | ns | less | load | 95 % interval of p99 within a trial
+response_time_ns_{p50,p90,p95,p99,p999}_low | ns | less | load | 95 % interval within a trial
+response_time_ns_{p50,p90,p95,p99,p999}_high | ns | less | load | 95 % interval within a trial
 service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from actual send to completion
 connect_time_ns_p99 | ns | less | load | time to connect
 send_lag_ns_p99 | ns | less | load | from scheduled to actual send: the load generator's delay
@@ -77,9 +78,9 @@ processes_added | count | less | probe | processes by which the server grew unde
 context_switches_per_s | per_s | less | probe | context switches per second, exited threads included
 context_switches_per_request | per_request | less | probe | context switches per ended request
 involuntary_switch_share | share | - | probe | share of involuntary switches
-run_wait_cores | cores | less | probe | mean threads that were runnable without a CPU
+run_wait_cores | cores | less | probe | mean threads runnable without a CPU
 descriptors_max | count | less | probe | most open descriptors
-memory_growth_bytes_per_s | bytes | less | growing | growth of the resident set (of a JVM: of the heap after
+memory_growth_bytes_per_s | bytes | less | growing | growth of anonymous memory (RssAnon; of a JVM: of the heap after
   collections); 0 unless it grew all through the window
 {threads,descriptors,queue}_growth_per_s | per_s | less | growing | growth of threads, descriptors, requests in flight
   (open load); 0 unless all through the window
@@ -93,8 +94,8 @@ link_{dropped,missed} | count | - | link | packets that the link's full queue dr
 link_late_ns_p99 | ns | less | link | how late a link in user space let packets go
 engine_cpu_cores | cores | - | load | CPU of all engine processes
 engine_cpu_share_max | share | - | load | CPU share of the busiest engine thread
-engine_run_wait_cores | cores | - | probe | mean engine threads that were runnable without a CPU
-engine_run_wait_ns_mean | ns | less | probe | mean wait of an engine thread for a CPU
+engine_run_wait_cores | cores | - | probe | mean engine threads runnable without a CPU, as on the worst node
+engine_run_wait_ns_mean | ns | less | probe | engine threads' mean wait for CPU, worst node
 engine_cpu_ns_per_request | ns | less | load | CPU of the engine per ended request
 host_steal_share | share | - | probe | share of CPU time taken by the hypervisor
 host_foreign_cores | cores | - | probe | CPU used on the trial's CPUs by other programs
@@ -179,7 +180,8 @@ bench_cpu_cores | cores | - | trial | CPU of powerband itself, load generator ap
 _WORDS_TABLE = """\
 run_error_rate | error rate since the start
 dropped_rate | share of work never sent
-response_time_ns_p99_{low,high} | {lower,upper} end of response time p99
+response_time_ns_{p50,p90,p95,p99,p999}_low | lower end of response time {p50,p90,p95,p99,p99.9}
+response_time_ns_{p50,p90,p95,p99,p999}_high | upper end of response time {p50,p90,p95,p99,p99.9}
 send_lag_ns_p99 | send delay p99
 subject_cpu_cores | CPUs used by the server
 subject_cpu_share | used share of the server's CPUs

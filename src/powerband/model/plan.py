@@ -51,6 +51,11 @@ class Setting:
         """The level of each factor, by the factor's name."""
         return dict(self.levels)
 
+    @property
+    def revision(self) -> Level | None:
+        """The level of the factor `revision`; None if there is no such factor."""
+        return self.as_dict().get(REVISION)
+
 
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 

@@ -6,7 +6,8 @@ text is passed to a shell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from powerband.base.errors import did_you_mean
@@ -35,6 +36,7 @@ BUILT_IN = (
 PORTS = ("port", "metrics_port")
 STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0]), "80"), ADDRESS: LOCAL}
 """A value for each of `BUILT_IN`, so that a template can be filled in before anything is started."""
+_HOST_NETWORK = re.compile(r" --net(?:work)?[ =]host(?: |$)")
 
 
 def render_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
@@ -124,6 +126,11 @@ def uses(subject: Subject, name: Literal["postgresql", "link"], setting: Setting
     return service is not None and all(
         name in levels and format_level(levels[name]) == format_level(level) for name, level in service.when.items()
     )
+
+
+def on_host_network(command: Sequence[str]) -> bool:
+    """True if a command that runs a container gives it the network of the machine."""
+    return _HOST_NETWORK.search(" ".join(command)) is not None
 
 
 def link_of(subject: Subject, setting: Setting) -> tuple[int, int | None]:

@@ -26,26 +26,41 @@ _TLS_CURES = {
     "peer certificate": "trust who signed it with --ca-file (load.tls_ca_file), or accept any with --insecure "
     "(load.tls_insecure)",
     "corrupt message": "if the server speaks no TLS there, write http:// in the url",
+    "NoApplicationProtocol": "the server does not speak HTTP/1.1 there, as one of HTTP/2 alone, which powerband does "
+    "not load",
+}
+# What to do if every request ended so, of a load that is answered by HTTP. The path is not to blame then.
+_NOT_HTTP = {
+    "bad_response": "the answers are no valid HTTP/1.1: the server may speak another protocol there, as HTTP/2 alone, "
+    "which powerband does not load; if it speaks TLS and the url begins with http://, write https://",
+    "closed_early": "the server closed each connection before its answer was whole: its log may say why; if it speaks "
+    "TLS there and the url begins with http://, write https://",
 }
 
 
 def check_answered(
-    outcomes: Counter[str], statuses: Mapping[str, int], stderr_file: Path | None = None, said: str = ""
+    outcomes: Counter[str],
+    statuses: Mapping[str, int],
+    stderr_file: Path | None = None,
+    said: str = "",
+    lost: str = "",
 ) -> None:
     """Raises TrialFailed if no request ended ok: then there is nothing to measure. `statuses`: rejected requests by
     HTTP status, as far as they are known. `stderr_file`: what the engines of this machine wrote to stderr. `said`: why
-    a request failed, if it is known."""
+    a request failed, if it is known; `lost`: how users lost their connections, as `lost_connections` has it."""
     if outcomes["ok"]:
         return
     ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
-    if set(outcomes) <= SILENT:
+    if set(outcomes) <= SILENT and not lost:
         raise TrialFailed(
             Code.NO_RESPONSE,
             f"the server never answered a request ({ended}): check load.scenario and subject.url (of WebSockets also "
             "load.websocket.match and unsolicited), or raise load.timeout and measure.warmup_max if it is that slow",
         )
-    known = _handshakes(outcomes, stderr_file) or said
-    cure = known or "check the path, the checks and the server's log"
+    known = _handshakes(outcomes, stderr_file) or said or lost
+    kinds = {name for name, count in outcomes.items() if count} - SILENT
+    no_http = next((cure for name, cure in _NOT_HTTP.items() if name in kinds <= _NOT_HTTP.keys()), "")
+    cure = known or no_http or "check the path, the checks and the server's log"
     code = Code.NO_VALID_RESPONSE
     otherwise = any(outcomes[name] for name in ANSWERS - {"status_rejected"})
     if statuses and set(statuses) <= NOT_THERE_YET and not (known or otherwise):
@@ -87,6 +102,23 @@ def check_joined(summaries: Sequence[Summary], stderr_file: Path | None = None) 
     )
     statuses = {status for summary in summaries for status in summary.get("rejected_statuses", ())}
     raise TrialFailed(Code.NOT_JOINED, f"not one user could join ({ended}{_named(statuses)}): {cure}")
+
+
+def lost_connections(summaries: Sequence[Summary]) -> str:
+    """Returns how users who had joined a WebSocket load lost their connections, and what to check; empty if none did,
+    or only since the server was silent."""
+    joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
+    drops: Counter[str] = sum((Counter(part["drops"]) for part in joins), Counter())
+    codes: Counter[str] = sum((Counter(part["close_codes"]) for part in joins), Counter())
+    told = [f"{count:,} {reason}" for reason, count in drops.most_common() if reason != "timeout"]
+    if not told:
+        return ""
+    if codes:
+        told.append(f"close codes {', '.join(f'{code} ({count:,})' for code, count in codes.most_common())}")
+    return (
+        f"users who had joined lost their connections ({', '.join(told)}): check load.websocket (headers, "
+        "subprotocols, dialect), the messages and the server's log"
+    )
 
 
 def check_measured(summaries: Sequence[Summary]) -> None:

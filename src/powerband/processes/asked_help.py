@@ -1,8 +1,9 @@
-"""Learns about a server's program before anything is measured: what it prints with `--help`, whether Go built it, and
-whether its jar is one of Spring Boot."""
+"""Learns about a server's program before anything is measured: what it prints with `--help`, whether Go built it,
+whether its jar is one of Spring Boot, and whether a pool of Tomcat's threads serves in that."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import tempfile
@@ -25,6 +26,12 @@ HELP_WITHIN_S = 5.0
 started."""
 _MOST_BYTES = 1 << 18  # arbitrary: a help text is some KB
 _GRACE_NS = 200_000_000
+_VIRTUAL = "spring.threads.virtual.enabled"
+# By precedence: arguments, then the JVM's properties, then variables.
+# https://docs.spring.io/spring-boot/reference/features/external-config.html
+_SETS_VIRTUAL = (f"--{_VIRTUAL}=", f"-D{_VIRTUAL}=", "SPRING_THREADS_VIRTUAL_ENABLED=")
+_TRUE = {"true", "on", "yes", "1"}
+_KEY = re.compile(r"( *)([\w.-]+) *[:=] *[\"']?(?:\$\{[\w.-]+:)?(\w*)")  # of `${NAME:default}` the default
 
 
 def is_go(command: Sequence[str]) -> bool:
@@ -41,13 +48,46 @@ def is_go(command: Sequence[str]) -> bool:
 
 def is_spring(command: Sequence[str]) -> bool:
     """True if the file after `-jar` has the layout of a Spring Boot jar."""
-    if "-jar" not in command[:-1]:
-        return False
     try:
-        with zipfile.ZipFile(command[list(command).index("-jar") + 1]) as jar:
+        with zipfile.ZipFile(_jar(command)) as jar:
             return any(name.startswith("BOOT-INF/") for name in jar.namelist())
     except (OSError, zipfile.BadZipFile):
         return False
+
+
+def has_tomcat_pool(command: Sequence[str], variables: Sequence[str]) -> bool:
+    """True if a pool of Tomcat's threads serves in the Spring Boot jar after `-jar`: it contains Tomcat, and neither
+    the command, the variables (`NAME=VALUE`) nor its own configuration asks for virtual threads."""
+    try:
+        with zipfile.ZipFile(_jar(command)) as jar:
+            names = jar.namelist()
+            files = [f"BOOT-INF/classes/application.{suffix}" for suffix in ("properties", "yml", "yaml")]
+            texts = [jar.read(name).decode(errors="replace") for name in files if name in names]
+    except (OSError, zipfile.BadZipFile):
+        return False
+    if not any(name.startswith("BOOT-INF/lib/tomcat-embed-core-") for name in names):
+        return False
+    for key in _SETS_VIRTUAL:
+        for word in [*command, *variables]:
+            if word.startswith(key):
+                return word.removeprefix(key).lower() not in _TRUE
+    return not any(map(_turns_virtual_on, texts))
+
+
+def _jar(command: Sequence[str]) -> str:
+    """The path after `-jar`; empty, which is no file, if there is none."""
+    return command[list(command).index("-jar") + 1] if "-jar" in command[:-1] else ""
+
+
+def _turns_virtual_on(text: str) -> bool:
+    """True if properties, or YAML in its usual form, ask for virtual threads, be it for one profile only."""
+    path: list[tuple[int, str]] = []  # the keys that a line of YAML is below, with their indents
+    for line in text.splitlines():
+        if found := _KEY.match(line):
+            path = [*(each for each in path if each[0] < len(found[1])), (len(found[1]), found[2])]
+            if ".".join(name for _, name in path) == _VIRTUAL and found[3].lower() in _TRUE:
+                return True
+    return False
 
 
 def help_command(command: Sequence[str]) -> list[str]:

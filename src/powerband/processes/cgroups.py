@@ -12,10 +12,10 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
@@ -28,6 +28,7 @@ PERIOD_US = 100_000
 """The kernel's default, by which containers are throttled too."""
 REMOVED_WITHIN_S = 5.0  # arbitrary: a killed process is gone within ms
 POLL_S = 0.005
+_UNLIMITED_BYTES = 1 << 60  # a larger limit is none: version 1 then shows the largest multiple of a page
 _MOUNT = "sys/fs/cgroup"
 _NUMBERS = count()
 _OURS = re.compile(r"powerband-(\d+)-(\d+)-(\d+)-\d+")
@@ -45,21 +46,22 @@ class _Hierarchy:
 @dataclass(frozen=True)
 class Limits:
     """The limits of one launch. `folders`: cgroups that the server is to enter; empty if it has no limit.
-    `memory_bytes`: None if there is no memory limit. `oom_files`: the files in which the kernel counts processes that
-    exceeded it."""
+    `memory_bytes`: None if there is no memory limit. `oom_files`: the files in which the kernel counts the server's
+    processes that it killed for want of memory. `killed_before`: how many of each do not count, since they were killed
+    before."""
 
     folders: tuple[Path, ...] = ()
     memory_bytes: int | None = None
     oom_files: tuple[Path, ...] = ()
+    killed_before: tuple[int, ...] = ()
 
     def memory_kills(self) -> int | None:
         """Returns how many processes of the server the kernel killed because they needed more memory than the limit;
         None if there is no such limit, or if the kernel does not count them."""
-        for file in self.oom_files:
-            with suppress(OSError):
-                if found := re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE):
-                    return int(found[1])
-        return None
+        counted = zip_longest(map(_kills, self.oom_files), self.killed_before, fillvalue=0)
+        # A cgroup that is made anew counts from 0.
+        found = [max(0, kills - before) for kills, before in counted if kills is not None]
+        return sum(found) if found else None
 
     def kill_words(self) -> str:
         """Returns the end of a sentence that says that the limit killed processes; empty if it killed none."""
@@ -81,6 +83,55 @@ def quota_of(pid: int | None = None, root: Path = Path("/")) -> float | None:
     hierarchy = _hierarchy("cpu", pid, root)
     quotas = [] if hierarchy is None else [_quota(folder, hierarchy.is_v2) for folder in hierarchy.folders]
     return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def limits_of(pids: Iterable[int], root: Path = Path("/")) -> Limits:
+    """Returns the memory limits that others, such as a container engine, have set for these processes: that of the
+    nearest cgroup with one, which may hold other services, too. From now on kills within a process's own cgroup count.
+    Without limits if there is none, if no process is known, or if this process is in those cgroups as well: then what
+    is killed may be no part of the server."""
+    own = _hierarchy("memory", root=root)
+    theirs = {found for pid in pids if (found := _hierarchy("memory", pid, root)) is not None}
+    counters = {file for each in theirs if (file := _counter_of(each, own)) is not None}
+    if any(each.is_v2 for each in theirs):  # there a cgroup counts what happens below it, too
+        folders = {file.parent for file in counters}
+        counters = {file for file in counters if folders.isdisjoint(file.parent.parents)}
+    files = tuple(sorted(counters))
+    return Limits(oom_files=files, killed_before=tuple(_kills(file) or 0 for file in files))
+
+
+def _counter_of(theirs: _Hierarchy, own: _Hierarchy | None) -> Path | None:
+    """The file that counts the kills of a process with these cgroups; None without a limit that others have set for
+    it."""
+    limited_at = (at for at, folder in enumerate(theirs.folders) if _limits_memory(folder, theirs.is_v2))
+    at = next(limited_at, None)
+    if at is None or (own is not None and theirs.folders[at] in own.folders):
+        return None
+    # The kernel counts a kill where its victim lives, in version 2 also in all cgroups above. A cgroup for which the
+    # controller is not enabled counts nothing: its processes belong to the nearest one above that does.
+    counters = (_kill_counter(folder, theirs.is_v2) for folder in theirs.folders[: at + 1])
+    return next((file for file in counters if file.is_file()), None)
+
+
+def _kills(counter: Path) -> int | None:
+    with suppress(OSError):
+        if found := re.search(r"^oom_kill (\d+)$", counter.read_text(), re.MULTILINE):
+            return int(found[1])
+    return None
+
+
+def _limits_memory(folder: Path, is_v2: bool) -> bool:
+    with suppress(OSError, ValueError):  # no number: `max`
+        return int(_limit_file(folder, is_v2).read_text()) < _UNLIMITED_BYTES
+    return False
+
+
+def _limit_file(group: Path, is_v2: bool) -> Path:
+    return group / ("memory.max" if is_v2 else "memory.limit_in_bytes")
+
+
+def _kill_counter(group: Path, is_v2: bool) -> Path:
+    return group / ("memory.events" if is_v2 else "memory.oom_control")
 
 
 def _quota(folder: Path, is_v2: bool) -> float | None:
@@ -175,13 +226,13 @@ def _limit(group: Path, controller: str, host: HostUse, is_v2: bool) -> list[Pat
             _write(group / "cpu.cfs_quota_us", str(quota_us))
         return []
     size = str(host.memory_limit_bytes)
-    _write(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"), size)
+    _write(_limit_file(group, is_v2), size)
     # Swapped-out memory does not count against the limit, so swap is limited too: otherwise the server would get slow
     # instead of being killed. A kernel without swap accounting has no such file.
     swap = group / ("memory.swap.max" if is_v2 else "memory.memsw.limit_in_bytes")
     if swap.exists():
         _write(swap, "0" if is_v2 else size)
-    return [group / ("memory.events" if is_v2 else "memory.oom_control")]
+    return [_kill_counter(group, is_v2)]
 
 
 def _write(file: Path, text: str) -> None:

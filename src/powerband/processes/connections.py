@@ -14,10 +14,11 @@ from powerband.base.procfs import ESTABLISHED, LISTEN, all_processes, socket_ino
 
 @dataclass(frozen=True)
 class TreeConnections:
-    """Counts of a process tree. `outgoing`: established TCP connections that the tree opened. `held`: by process name,
-    the different sockets of any kind that these processes have open."""
+    """Counts of a process tree. `outgoing`: established TCP connections that the tree opened; None if none was seen,
+    and not all of its processes show theirs. `held`: by process name, the different sockets of any kind that these
+    processes have open; without the names of those that do not show it."""
 
-    outgoing: int
+    outgoing: int | None
     held: dict[str, int]
 
 
@@ -26,11 +27,17 @@ def connections_of(root_pid: int, *, and_its_own: bool = False) -> TreeConnectio
     processes = all_processes()
     descendants = tree_of(root_pid, processes) - (set() if and_its_own else {root_pid})
     inodes: dict[str, set[str]] = {}
+    unseen: set[str] = set()
     for process in processes:
-        if process.pid in descendants:
-            inodes.setdefault(process.name, set()).update(socket_inodes(process.pid))
+        if process.pid in descendants and process.state != "Z":
+            found = socket_inodes(process.pid)
+            if found is None:
+                unseen.add(process.name)
+            inodes.setdefault(process.name, set()).update(found or ())
     everyone = set().union(*inodes.values())
     own = [each for each in tcp_sockets(root_pid) if each.inode in everyone]
     listens = {each.port for each in own if each.state == LISTEN}
     outgoing = sum(each.state == ESTABLISHED and each.port not in listens for each in own)
-    return TreeConnections(outgoing, {name: len(found) for name, found in inodes.items()})
+    held = {name: len(found) for name, found in inodes.items() if name not in unseen}
+    # The sockets of powerband's own keeper, which is among them, may be unseen, too: its program may have capabilities.
+    return TreeConnections(outgoing if outgoing or (inodes and not unseen) else None, held)

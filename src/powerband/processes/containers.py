@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from powerband.base.procfs import all_processes
-from powerband.processes.ports import listener
+from powerband.processes.ports import SYSTEMD, listener
 
 A_CONTAINER = "a container"
 """The name that `server_at` gives to a server behind a published port."""
 _PUBLISHERS = ("docker-proxy", "dockerd")
 """The programs that listen on a container's published port; dockerd itself if its `userland-proxy` is off."""
+PASSES_ON = (SYSTEMD, "ssh", "sshd", "sshd-session", "kubectl", "rootlessport", "rootlesskit", "socat")
+"""Programs that listen in place of a server elsewhere, which tell nothing of its work."""
 _ANSWERS_WITHIN_S = 5.0  # arbitrary: an answer takes some tens of ms
 _ID = re.compile(r"[0-9a-f]{64}")
 _FAILURES = (OSError, subprocess.SubprocessError, ValueError)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
 from powerband.base.errors import SubjectError
 from powerband.base.logs import printable
@@ -30,6 +30,7 @@ from powerband.model.subjects import render_deployed_command
 from powerband.processes.containers import server_at
 from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.places import CONNECT_WITHIN_S, Place, place_of
 from powerband.processes.ports import meets_itself
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.subject_process import (
@@ -39,7 +40,6 @@ from powerband.processes.subject_process import (
     RunningSubject,
     SubjectFiles,
     apply_knobs,
-    is_here,
     ready_check,
     render,
 )
@@ -47,7 +47,6 @@ from powerband.processes.workers_up import await_workers, processes_below
 from powerband.store import SubjectAddress, open_private, temporary, writing
 from powerband.wire.specs import ProbeSpec, ScrapePage, Watch
 
-CONNECT_WITHIN_S = 1.0  # as for a subject that is asked whether it is ready; the attempt is repeated
 POLL_LONGEST_S = 0.5  # powerband does not start this server, so it rarely answers within ms
 HELD_S = 0.1  # a container's proxy notices within 1 ms that nobody listens behind it
 COMMAND_EVERY_S = 0.02  # how often it is checked whether a command has returned
@@ -57,17 +56,13 @@ INIT_PID = 1  # all processes descend from it
 SAID_CHARACTERS = 300  # of the last line that a command wrote
 
 
-class OnWatched(Protocol):
-    """Called with the probe once it runs. `here`: the subject is on this machine."""
-
-    def __call__(self, probe: RunningProbe, *, here: bool) -> None: ...
-
-
 @dataclass(frozen=True)
 class DeployedSubject(RunningSubject):
-    """A subject that powerband did not start. `pid`: the process that is watched; None if none is."""
+    """A subject that powerband did not start. `pid`: the process that is watched; None if none is.
+    `generations_above`: none."""
 
     pid: int | None = None
+    generations_above: ClassVar[int] = 0
 
     @property
     def root_pid(self) -> int | None:
@@ -92,35 +87,39 @@ def deployed_up(
     files: SubjectFiles,
     pump: Pump,
     on_applied: Callable[[], None],
-    on_watched: OnWatched,
+    on_watched: Callable[[RunningProbe, Place], None],
     scraped: Sequence[str] = (),
     given: Mapping[str, str] | None = None,
+    may_be_down: bool = False,
 ) -> Iterator[DeployedSubject]:
-    """Yields the subject once it has its setting and answers again. `on_applied` is called before anything is changed.
+    """Yields the subject once it has its setting and answers again. `on_applied` is called before anything is changed,
+    `on_watched` with the probe once it runs, and with the subject's place. `may_be_down`: a setting of an earlier trial
+    may have ended it, so that the command, if there is one, may start it again.
 
-    Raises TrialFailed: not_reachable if it does not answer at first, or its process is not there, then or
-    after the change; apply_failed; not_ready if it does not answer after the change; died if it no longer accepts a
-    connection when the block is left."""
+    Raises TrialFailed: not_reachable if it does not answer at first, unless it may be down, or if its process is not
+    there, then or after the change; apply_failed; not_ready if it does not answer after the change; died if it no
+    longer accepts a connection when the block is left."""
     assert subject.deployed is not None
     rendered = render(subject, setting, engine, given)
     pid, limit_s = subject.deployed.pid, rendered.ready.timeout_ns / 1e9
     files.tell_address(SubjectAddress(rendered.url, rendered.metrics_url))
+    argv = render_deployed_command(subject, setting, given or {})
     check_process(pid, subject.deployed.pid_started)
-    if reason := _unanswered(rendered, files.log, pump, limit_s):
+    reason = _unanswered(rendered, files.log, pump, limit_s)
+    if reason and not (argv and may_be_down):
         raise TrialFailed(
             Code.NOT_REACHABLE,
             f"{without_secrets(rendered.url)} was not reached within {limit_s:g} s ({reason}): the server runs "
             "already, so powerband cannot start it; see that it runs, and can be reached from here",
         )
-    here = is_here(rendered)
-    if pid is not None and not here:
+    place = None if reason else place_of(rendered.host, rendered.port)
+    if pid is not None and place is not None and not place.here:
         raise TrialFailed(
             Code.NOT_REACHABLE,
             f"{rendered.host} is another machine, and a process of this one was to be watched (subject.deployed.pid, "
             f"--pid {pid}): leave it out",
         )
     on_applied()
-    argv = render_deployed_command(subject, setting, given or {})
     change(rendered, argv, files.apply_log, pump)
     check_process(pid, subject.deployed.pid_started)
     if reason := _unanswered(rendered, files.log, pump, limit_s, restarted=bool(argv)):
@@ -128,11 +127,12 @@ def deployed_up(
             Code.NOT_READY,
             f"the server did not answer within {limit_s:g} s after its setting was changed to {setting.id} ({reason})",
         )
-    if argv and here:
+    place = place or place_of(rendered.host, rendered.port)
+    if argv and (pid is not None or place.in_our_network):
         _await_workers(rendered, pid, pump, limit_s)
-    spec = _probe_spec(rendered, pid, scraped, here=here)
+    spec = _probe_spec(rendered, pid, scraped, listens_here=place.in_our_network)
     with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
-        on_watched(probe, here=here)
+        on_watched(probe, place)
         yield DeployedSubject(rendered, probe, files.log, pid=pid)
         # With a backlog it may answer late, but it still listens.
         listening = replace(rendered, ready=Ready())
@@ -266,12 +266,12 @@ def _refusal(rendered: Rendered, timeout_s: float, *, held: bool) -> str:
     return ""
 
 
-def _probe_spec(rendered: Rendered, pid: int | None, scraped: Sequence[str], *, here: bool) -> ProbeSpec:
+def _probe_spec(rendered: Rendered, pid: int | None, scraped: Sequence[str], *, listens_here: bool) -> ProbeSpec:
     """Watches the server's process if it is known, and this machine in any case: it may hold up the engines."""
     page = rendered.metrics_url if scraped else None
     return ProbeSpec(
         watch=() if pid is None else (Watch(name="subject", pid=pid),),
-        ports=(rendered.port,) if here else (),
+        ports=(rendered.port,) if listens_here else (),
         scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=SERIES_EVERY_NS),
     )
 

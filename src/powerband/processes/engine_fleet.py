@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.errors import MeasurementError
-from powerband.processes.answered import check_answered, check_joined, check_measured, tls_failure
+from powerband.processes.answered import (
+    check_answered,
+    check_joined,
+    check_measured,
+    lost_connections,
+    tls_failure,
+)
 from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.engines import Engine, Engines
 from powerband.processes.failures import Code, TrialFailed, understood
@@ -191,7 +197,7 @@ class EngineFleet:
         for summary in self.summaries:
             total.update(summary["total"]["outcomes"])
             statuses.update(summary.get("rejected_statuses", {}))
-        check_answered(total, statuses, self._stderr_file)
+        check_answered(total, statuses, self._stderr_file, lost=lost_connections(self.summaries))
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:

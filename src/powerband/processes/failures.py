@@ -26,6 +26,7 @@ class Code(StrEnum):
     NOT_REACHABLE = "not_reachable"
     APPLY_FAILED = "apply_failed"
     DIED = "died"
+    WORK_ENDED = "work_ended"
     NO_RESPONSE = "no_response"
     NO_VALID_RESPONSE = "no_valid_response"
     UNAVAILABLE = "unavailable"

@@ -19,6 +19,8 @@ from powerband.base.procfs import LISTEN, ProcessStat, TcpSocket, all_processes,
 _LOWEST = 10_000  # the well-known ports of most servers are below
 _HIGHEST = 65_535
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+SYSTEMD = "systemd"
+"""The program, a user's own one too, that listens for services which it starts at their first connection."""
 _DEFAULT_LOCAL_PORTS = (32_768, 60_999)  # Linux's own
 
 
@@ -118,9 +120,9 @@ def stranger_on(port: int, root: int) -> Stranger | None:
 
 
 def listener(port: int) -> tuple[str, int] | None:
-    """Returns name and pid of the program that listens on a local port, the oldest of several; None if /proc does not
-    show it."""
-    oldest = min(_holders(port), key=lambda each: each.started, default=None)
+    """Returns name and pid of the program that listens on a local port, the oldest of several, but systemd only if it
+    has passed the socket on to nobody; None if /proc does not show it."""
+    oldest = min(_holders(port), key=lambda each: (each.name == SYSTEMD, each.started), default=None)
     return None if oldest is None else (oldest.name, oldest.pid)
 
 
@@ -143,7 +145,7 @@ def addresses_of(host: str) -> int:
 
 def listening(root: int) -> list[TcpSocket]:
     """Returns the sockets on which a process and its descendants listen, as far as /proc shows."""
-    inodes = {inode for pid in tree_of(root, all_processes()) for inode in socket_inodes(pid)}
+    inodes = {inode for pid in tree_of(root, all_processes()) for inode in socket_inodes(pid) or ()}
     return sorted(each for each in tcp_sockets() if each.state == LISTEN and each.inode in inodes)
 
 
@@ -154,7 +156,7 @@ def _holders(port: int) -> list[ProcessStat]:
 
 def _holds(pid: int, inodes: set[str]) -> bool:
     """True if the process has one of these sockets open; False if that cannot be seen."""
-    return any(inode in inodes for inode in socket_inodes(pid))
+    return not inodes.isdisjoint(socket_inodes(pid) or ())
 
 
 def local_port_range() -> tuple[int, int]:

@@ -104,8 +104,9 @@ def runtime_views(pids: Iterable[int]) -> tuple[RuntimeView, ...]:
 
 
 def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
-    """Returns the view of one process; None if it has none of the runtimes that are known here. Raises OSError,
-    ElfError or struct.error if the process or its executable cannot be read."""
+    """Returns the view of one process; None if it has none of the runtimes that are known here, or is `go run`, which
+    waits for the program that it has built. Raises OSError, ElfError or struct.error if the process or its executable
+    cannot be read."""
     mapped = (process.folder / "maps").read_text(errors="replace")
     if "/libjvm.so" in mapped:
         return _jvm(process, deadline_s)
@@ -114,7 +115,7 @@ def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
     with Elf(process.exe) as exe:
         information = exe.section(GO_SECTION)
         if information is not None:
-            return _go(process, exe, information)
+            return None if _is_go_run(process) else _go(process, exe, information)
         exported = exe.section(".dynstr") or b""
     if _NODE_SYMBOL in exported or "/libnode.so" in mapped:
         return _node(process)
@@ -139,6 +140,11 @@ def _answer(pid: int, command: str, deadline_s: float) -> str:
     with suppress(NotAnsweredError):
         return answer_of(pid, "jcmd", command, deadline_s=deadline_s)
     return ""
+
+
+def _is_go_run(process: Process) -> bool:
+    words = (process.folder / "cmdline").read_bytes().split(b"\0")
+    return Path(os.fsdecode(words[0])).name == "go" and b"run" in words[1:4]  # `go -C folder run`
 
 
 def _go(process: Process, exe: Elf, information: bytes) -> RuntimeView:

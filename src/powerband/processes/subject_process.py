@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
-from powerband.base.hosts import has_scheme, http_url, is_loopback, request_target
+from powerband.base.hosts import has_scheme, http_url, request_target
 from powerband.base.logs import LogSearch, cause_in, end_of, size_of
 from powerband.base.logs import out_of_memory as found_out_of_memory
 from powerband.base.procfs import process_stat
@@ -49,6 +48,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
+from powerband.processes.places import place_of
 from powerband.processes.ports import listening, listens_below, pick_ports, pick_udp_port, someone_listens, stranger_on
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
@@ -139,6 +139,11 @@ class RunningSubject:
         """The process from which all of the subject descends; None if its processes are not visible."""
         return self.probe.pid
 
+    def pids(self) -> frozenset[int]:
+        """The subject's processes, as they are now; none if they are not visible."""
+        root = self.root_pid
+        return frozenset() if root is None else processes_below(root, self.generations_above).pids
+
     def await_workers(self, pump: Pump, timeout_s: float) -> None:
         """Waits until the subject has started its worker processes, for `timeout_s` at most. Raises TrialInterrupted on
         a stop request."""
@@ -152,11 +157,17 @@ class RunningSubject:
         return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
     def check_alive(self, answered: Callable[[], bool] = lambda: True) -> None:
-        """Raises TrialFailed(died) if the subject has ended without being asked to. `answered`: returns whether it
-        answered a request of the load."""
+        """Raises TrialFailed(died) if the subject has ended without being asked to, and TrialFailed(work_ended) if it
+        drives itself and says that all went well. `answered`: returns whether it answered a request of the load."""
         exited = self.probe.exited
         if exited is None or exited.asked:
             return
+        if self.counter is not None and exited.exit_code == 0:
+            raise TrialFailed(
+                Code.WORK_ENDED,
+                "the program ended (exit code 0) before the measured window did: give it more work, or shorten "
+                f"load.duration and measure.warmup_max{last_lines(self.log_file)}",
+            )
         served = self.counter is not None or answered()
         raise TrialFailed(
             Code.DIED,
@@ -411,24 +422,12 @@ def check_command(rendered: Rendered) -> None:
         )
 
 
-def is_here(rendered: Rendered) -> bool:
-    """True if the server is on this machine: on loopback, or if a connection to it has the same address at both
-    ends."""
-    if is_loopback(rendered.host):
-        return True
-    try:
-        with socket.create_connection((rendered.host, rendered.port), ANSWER_WITHIN_S) as connection:
-            return bool(connection.getsockname()[0] == connection.getpeername()[0])
-    except OSError:
-        return False
-
-
 def served_by(rendered: Rendered, probe: RunningProbe) -> str:
     """Returns the program that serves in the subject's place, which its command had another start: a daemon of a build
     tool, the proxy of a container, one on another machine. Empty if the subject serves by itself, or it is not known
     who does. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
     host, port = rendered.host, rendered.port
-    here = is_here(rendered)
+    here = place_of(host, port).in_our_network
     if not here and someone_listens(host, port) and not listens_below(port, probe.pid):
         return f"one on {host}"
     stranger = stranger_on(port, probe.pid) if here else None

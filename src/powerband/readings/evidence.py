@@ -7,7 +7,6 @@ that makes metrics of it. Not here: the sources themselves (`loads/` for what de
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,16 +17,15 @@ from powerband.model.clocks import GeneratorNode
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.results import HeapGrowth, Problem
+from powerband.model.subjects import on_host_network
 from powerband.readings.crowd import Crowd, crowd_of, joined_users
 from powerband.readings.fleet import MergedFleet, MergedTimes
 from powerband.readings.pools import WatchedPool, watched_pools
-from powerband.readings.probe_samples import ProbeSamples
+from powerband.readings.probe_samples import Counters, ProbeSamples
 from powerband.readings.quiet_time import QuietTime, quiet_time_of
 from powerband.readings.recorded_looks import RecordedLooks
 from powerband.store import TrialRecord
 from powerband.wire.load_events import EngineInterval
-
-_HOST_NETWORK = re.compile(r" --net(work)?[= ]host ")
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,11 @@ class Evidence:
         return "subject" in self.probe.trees
 
     @property
+    def subject_tree(self) -> Counters | None:
+        """The probe's samples of the subject's processes; None if it watched none of them."""
+        return None if self.probe is None else self.probe.trees.get("subject")
+
+    @property
     def served_by(self) -> str:
         """The program that served in place of what the subject's command started; empty if none did."""
         return str(self.record.subject.get("served_by", ""))
@@ -96,8 +99,8 @@ class Evidence:
         """True if this machine counts the connections that find the server's accept queue full: not if the server runs
         elsewhere, or in a container that has a network of its own."""
         subject = self.experiment.subject
-        apart = subject.container_client and not _HOST_NETWORK.search(" ".join(subject.command or ()))
-        return self.is_here and not apart
+        apart = subject.container_client and not on_host_network(subject.command or ())
+        return self.is_here and not apart and not self.record.subject.get("own_network")
 
     @property
     def foreign_is_known(self) -> bool:
@@ -132,8 +135,7 @@ class Evidence:
     def _container_cpus(self) -> set[int]:
         """The CPUs on which a container might run when it was ready; empty if it might run on more in the window, if
         they are not known, or if the subject is in none."""
-        tree = None if self.probe is None else self.probe.trees.get("subject")
-        most = None if tree is None else tree.highest("cpus_now", *self.window)
+        most = self._cpus_most
         if most is None or not self.experiment.subject.container_client:
             return set()
         begun_on = set(self.record.subject.get("own_cpus", ()))
@@ -145,12 +147,25 @@ class Evidence:
         it got fewer, or others; else None. A kernel before 6.2 lets the threads that it adds for io_uring run on any
         CPU, so a subject that has such threads chose nothing."""
         given = self.record.cpus.get("subject", ())
-        tree = None if self.probe is None else self.probe.trees.get("subject")
+        tree = self.subject_tree
         levels = None if tree is None or not given else tree.levels("cpus_now", *self.window)
         if levels is None or self._has_kernel_threads:
             return None
         most, begun_on = int(median_low(levels.tolist())), self.record.subject.get("own_cpus", ())
         return most if most > len(given) or most == len(begun_on) else None
+
+    @property
+    def cpus_allowed(self) -> float | None:
+        """The highest number of CPUs on which the kernel let the subject run at a time in the window; None if it is not
+        the process that the command started, or if that is not known."""
+        return self._cpus_most if self.experiment.subject.is_own_process else None
+
+    @property
+    def _cpus_most(self) -> float | None:
+        """The highest number of CPUs on which the kernel let the subject run at a time in the window; None if that is
+        not known."""
+        tree = self.subject_tree
+        return None if tree is None else tree.highest("cpus_now", *self.window)
 
     @cached_property
     def _has_kernel_threads(self) -> bool:
@@ -183,18 +198,56 @@ class Evidence:
         it is pinned to, else all), but no more than a cgroup quota allows. None if it is not known."""
         if self.probe is None:
             return None
-        tree = self.probe.trees.get("subject")
-        given, own = len(self.record.cpus.get("subject", ())), None
-        if tree is not None and (own := tree.highest("cpus_now", *self.window)) and given and self._has_kernel_threads:
+        given, own = len(self.record.cpus.get("subject", ())), self._cpus_most
+        if own and given and self._has_kernel_threads:
             own = min(own, given)
         cpus = own or given or self.host_cpus
-        quotas = [quota for quota in (self.record.cpu_quota, self.subject_quota) if quota]
+        # A container is not below powerband's own cgroup, or if it is, the quota of that is among those of the subject.
+        whole = self.record.cpu_quota if self.experiment.subject.is_own_process else None
+        quotas = [quota for quota in (whole, self.subject_quota) if quota]
         return min([cpus, *quotas]) if cpus else cpus
+
+    def interrupted_share(self, role: str, cores: float, foreign: float | None) -> float:
+        """The share of the busy time of a role's CPUs (`subject`, `engine`) that interrupts took, where the kernel
+        counts them apart from the threads that they interrupt; else 0. `cores`: CPUs that the role used itself;
+        `foreign`: those that other programs used, None if not known.
+
+        The kernel tells the sum over all CPUs. Of the role's own CPUs interrupts took at least what is left if all
+        other programs ran there, and that is returned; for a role without CPUs of its own, the mean of all. Packets
+        within one machine interrupt their sender's CPU; whom those from another machine interrupt is not known: 0."""
+        if self.probe is None or self.generators or not self.is_here:
+            return 0.0
+        start, end = self.window
+        busy, interrupts = (self.probe.host.growth(f"cpu_{kind}_ns", start, end) for kind in ("busy", "interrupts"))
+        if not busy or not interrupts:
+            return 0.0
+        own = self._busy_ns(role)
+        if not own or foreign is None:
+            return interrupts / busy
+        unused = own - (cores + foreign + self.probe.own_cores) * (end - start)
+        return min(interrupts, max(0.0, unused)) / own
+
+    def _busy_ns(self, role: str) -> float | None:
+        """The busy time in the window, in ns, summed over the CPUs that the role was given; None if it was given none,
+        or if CPUs were not read apart."""
+        if self.probe is None:
+            return None
+        host, cpus = self.probe.host, self.record.cpus
+        dealt = {cpu for part in ("subject", "engine", "probe") for cpu in cpus.get(part, ())}
+        read = sum(name.startswith("cpu_busy_ns_each_") for name in host.fields)
+        # Of a server in a container, whose CPUs are not chosen here, those of the whole machine are read.
+        every = sorted(dealt if read == len(dealt) else dealt.union(cpus.get("machine", ())))
+        given = cpus.get(role, ())
+        if not given or read != len(every):
+            return None
+        each = [host.growth(f"cpu_busy_ns_each_{every.index(cpu)}", *self.window) for cpu in given]
+        known = [ns for ns in each if ns is not None]
+        return None if len(known) < len(each) else sum(known)
 
     @property
     def subject_quota(self) -> float | None:
         """The number of CPUs that the lowest CPU quota of the subject's cgroups allows; None without a quota."""
-        tree = None if self.probe is None else self.probe.trees.get("subject")
+        tree = self.subject_tree
         levels = None if tree is None else tree.levels("cpu_quota_now", *self.window)
         return None if levels is None else float(levels.min())
 
@@ -214,7 +267,7 @@ class Evidence:
         for the whole load, so the result is scaled by the subject's CPU use in the window. None if no Go program
         collected, or if the figures of one are not known."""
         found, phases = list(self.record.go_collected.values()), self.record.phases
-        tree = None if self.probe is None else self.probe.trees.get("subject")
+        tree = self.subject_tree
         if not found or tree is None or "go" not in phases or "end" not in phases:
             return None
         known = [each for each in found if each is not None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
-from powerband.readings.thread_groups import REST, ThreadGroup, groups_of
+from powerband.readings.thread_groups import FREE, REST, ThreadGroup, group_name, groups_of
 from powerband.wire.probe_events import PoolSample, Threads, ThreadSample
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
@@ -29,6 +29,8 @@ NEAR_NS = 1_000_000_000  # the time between two events
 # A pool that spent at least this share of all its waits in poll, the idle time before the load included, is one of
 # event loops: a worker pool waits for its tasks on a condition, a thread that serves one connection waits in recv.
 LOOP_POLL_SHARE = 0.05
+ABOUT = 0.15  # of a number of processes: so many threads that wait for events are about one of each
+BEHIND_EACH = 2  # threads of a process with a loop, at the least: with fewer there is none behind it
 # Each HotSpot JVM has one such thread. It works while all others stand still, and collects by itself without helpers.
 VM_THREAD = "VM Thread"
 # Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
@@ -119,7 +121,9 @@ def watched_pools(
     groups = groups_of(events, start_ns, end_ns, names)
     instants = [event["at_ns"] for event in events]
     pools = [_pool(name, group, instants, start_ns, end_ns) for name, group in groups.items()]
-    found = [pool for pool in pools if pool is not None and pool.use.threads > 0]
+    whole = [pool for pool in pools if pool is not None and pool.use.threads > 0]
+    looks = [event for event in events if start_ns <= event["at_ns"] <= end_ns]
+    found = [part for pool in whole for part in _without_free_loops(pool, looks)]
     return tuple(sorted(found, key=lambda pool: (-pool.use.on_cpu - pool.use.run_wait, -pool.use.threads)))
 
 
@@ -187,6 +191,36 @@ def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int,
         alive_max=alive_max,
         busiest_at_most=busiest is None and alive_max > 1,
     )
+
+
+def _without_free_loops(pool: WatchedPool, looks: Sequence[Threads]) -> tuple[WatchedPool, ...]:
+    """The pool; or, if its threads could not be told apart and at all times one thread of each of its processes waits
+    for events, these, and all others by themselves: they are the threads behind a loop that is free. A parent may wait
+    for events, too."""
+    loops, each = pool.blocked_on("poll"), _processes(pool.name, looks)
+    mixed = LOOP_POLL_SHARE <= pool.polled < 1 and pool.use.threads >= BEHIND_EACH * loops
+    if not (mixed and each > 1 and (1 - ABOUT) * each <= loops <= (1 + ABOUT) * each + 1):
+        return (pool,)
+    behind = {kind: part for kind, part in pool.use.blocked_on.items() if kind != "poll"}
+    seen = sum(behind.values())
+    rest = replace(
+        pool.use,
+        threads=pool.use.threads - loops,
+        blocked=pool.use.blocked - loops,
+        blocked_on={kind: part / seen for kind, part in behind.items()},
+    )
+    free = PoolUse(group_name(pool.name, FREE), loops, 0.0, 0.0, loops, {"poll": 1.0})
+    return replace(pool, use=rest, polled=0.0), WatchedPool(free, 0.0, 0.0, 0.0, 1.0, round(loops))
+
+
+def _processes(pool: str, looks: Sequence[Threads]) -> float:
+    """The mean number of processes with several threads in the pool, of those threads that the looks list; 0 without a
+    look."""
+    found = []
+    for look in looks:
+        threads = Counter(thread.get("pid", 0) for thread in look.get("threads", []) if thread.get("pool") == pool)
+        found.append(sum(1 for count in threads.values() if count > 1))
+    return sum(found) / max(1, len(found))
 
 
 def _with_like_edges(

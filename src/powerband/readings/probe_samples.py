@@ -54,7 +54,8 @@ class Counters:
         covered = (last - first) / (end_ns - start_ns)
         if covered <= 0 or covered < covered_least:
             return None
-        low, high = np.interp([first, last], at, values)
+        begun = values[max(0, int(np.searchsorted(at, first, side="right")) - 1)]
+        low, high = np.interp([first, last], at, values - begun)  # what grows alike is equal, whatever it began with
         return float(high - low) / covered
 
     def falls(self, name: str, start_ns: int, end_ns: int) -> bool:

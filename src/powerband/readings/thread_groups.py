@@ -17,8 +17,9 @@ Pure.
   waits on a socket (accept and poll look like a read), while the others do not, or are woken far more or less often. So
   does any thread whose own name says so. Where the others **come and go**, each for a request or a connection, most of
   their work is never seen, and the first thread is not taken for the one that does it.
-- Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
-  work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
+- Of the other threads some may be **at work** (in three looks of four, or several of them on a CPU three quarters of
+  the time) while all the rest wait on conditions: those at work are a pool of their own, for whose results the rest may
+  wait. Threads that take turns are seen in both states.
   A first thread that is at work but hardly ever woken rests: it watches over the others.
 """
 
@@ -38,7 +39,8 @@ MOST = 0.5  # of the CPU time of its process, where it is woken for nearly all o
 BUSY = 0.5  # of the time, a thread is on a CPU: arbitrary, more often at work than not
 FREE_LEAST = 0.25  # of the looks at a process's event loops, they wait for events: arbitrary
 RESTS = 0.05  # of the switches of the busiest process, event loop, or other thread
-AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
+# Of the looks in the stretch, or of its time: on average a thread of a busy pool is between two requests in a few.
+AT_WORK = 0.75
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them
 ACCEPTS_SHARE = 0.9  # of the looks that did not find it waiting for a lock, a thread that accepts waits on a socket
 BRIEF = 2.0  # times as many threads as at any one look: those of one look are gone by the next: arbitrary
@@ -183,11 +185,9 @@ def _groups(
             if pid in others and stretch[pid].works >= AT_WORK and stretch[pid].switches < RESTS * most:
                 groups[REST].append(pid)
                 others = rest
-            at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
-            waiting = [tid for tid in others if stretch[tid].works <= 1 - AT_WORK]
-            apart = at_work and waiting and len(at_work) + len(waiting) == len(others)
-            groups[WORK] += at_work if apart else []
-            groups[""] += waiting if apart else others
+            at_work, others = _told_apart(others, stretch)
+            groups[WORK] += at_work
+            groups[""] += others
     if not groups[LOOP]:
         groups[LOOP], groups[FREE] = groups[FREE], []
     if len(found := {suffix: tids for suffix, tids in groups.items() if tids}) > 1 and len(watched) < len(members):
@@ -198,22 +198,23 @@ def _groups(
 @dataclass(frozen=True)
 class _Stretch:
     """The activity of one thread in the stretch. `polls`: True if it waits for events, judged by all looks at it until
-    the stretch ends (later ones see it being stopped). `waited`: the number of looks that found it blocked, by what it
-    waited on."""
+    the stretch ends (later ones see it being stopped). `lasted_ns`: the time over which the others are counted.
+    `waited`: the number of looks that found it blocked, by what it waited on."""
 
     polls: bool
     on_cpu_ns: int
+    lasted_ns: int
     switches: int
     waited: Mapping[WaitKind, int]
 
     @classmethod
     def of(cls, history: Sequence[tuple[int, ThreadSample]], start_ns: int, end_ns: int) -> _Stretch:
         """Counts from the event before the stretch on, since two seconds hold only two events."""
-        before = [thread for at, thread in history if at < start_ns][-1:]
-        inside = before + [thread for at, thread in history if start_ns <= at <= end_ns]
+        before = [look for look in history if look[0] < start_ns][-1:]
+        inside = before + [look for look in history if start_ns <= look[0] <= end_ns]
         if not inside:
-            return cls(False, 0, 0, {})
-        first, last = inside[0], inside[-1]
+            return cls(False, 0, 0, 0, {})
+        (first_ns, first), (last_ns, last) = inside[0], inside[-1]
         looks, looks_before = last.get("blocked_on_samples", {}), first.get("blocked_on_samples", {})
         ever = [looks]
         if last["tid"] == last.get("pid"):
@@ -221,6 +222,7 @@ class _Stretch:
         return cls(
             polls=any(seen.get("poll", 0) >= max(1, POLLED * sum(seen.values())) for seen in ever),
             on_cpu_ns=last["on_cpu_ns"] - first["on_cpu_ns"],
+            lasted_ns=last_ns - first_ns,
             switches=last["switches"] - first["switches"],
             waited={kind: count - looks_before.get(kind, 0) for kind, count in looks.items()},
         )
@@ -237,6 +239,22 @@ class _Stretch:
         """The share of the looks at which it waited for something else than a condition; 0.5 if it was hardly looked
         at."""
         return 0.5 if self.looks < LOOKS_LEAST else 1 - self.share("lock")
+
+    @property
+    def computes(self) -> bool:
+        """True if it is on a CPU most of the time, so that few looks find it blocked."""
+        return self.lasted_ns > 0 and self.on_cpu_ns >= AT_WORK * self.lasted_ns
+
+
+def _told_apart(others: list[int], stretch: Mapping[int, _Stretch]) -> tuple[list[int], list[int]]:
+    """The threads that are at work, and all the rest if these wait on conditions; else none, and all of them. A single
+    thread that computes stays with the rest: it is no pool."""
+    computing = {tid for tid in others if stretch[tid].computes}
+    if len(computing) == 1:
+        computing = set()
+    at_work = [tid for tid in others if tid in computing or stretch[tid].works >= AT_WORK]
+    waiting = [tid for tid in others if tid not in computing and stretch[tid].works <= 1 - AT_WORK]
+    return (at_work, waiting) if waiting and len(at_work) + len(waiting) == len(others) else ([], others)
 
 
 def _of_process(pid: int, seen: Seen, start_ns: int, end_ns: int) -> list[_Stretch]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from powerband.analyze.settings.constraints import shortfalls
-from powerband.analyze.trial.faults import fatal_codes, is_first_start, subjects_own
+from powerband.analyze.trial.faults import has_figure, is_first_start, shown_codes, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
@@ -111,7 +111,8 @@ class Explorer(InFlight[_Tried]):
     def _is_repeated(self, result: TrialResult) -> bool:
         may = result.attempt <= self._experiment.measure.retries and self._retries_left > 0
         own = _is_own(result) and not is_first_start(result)
-        return may and not result.valid and not own and not self._out_of_time()
+        counts = result.valid or has_figure(result, self._experiment.objective.metric)
+        return may and not counts and not own and not self._out_of_time()
 
     def _shows_speed(self, result: TrialResult, common: Setting) -> bool:
         """True if the node of this result is to run the common setting, which it has not run yet."""
@@ -121,7 +122,7 @@ class Explorer(InFlight[_Tried]):
 
     def finalists(self) -> list[Setting]:
         """The best settings seen, in the order of the plan. Settings that met all constraints rank first, by the
-        objective; then those with the smallest violations. Settings without a measurement are excluded. At most
+        objective; then those with the smallest violations. Settings without a figure are excluded. At most
         `design.finalists`, and no more than can run two blocks and the confirmation within the budget, but at least
         two."""
         return finalists(self._experiment, self._results, self._room())
@@ -140,7 +141,7 @@ class Explorer(InFlight[_Tried]):
 
 def _is_own(result: TrialResult) -> bool:
     """True if the server itself spoilt the trial."""
-    return subjects_own(result) or bool(fatal_codes(result) & SUBJECT_CODES)
+    return subjects_own(result) or bool(shown_codes(result) & SUBJECT_CODES)
 
 
 def node_speeds(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[Setting | None, dict[str, float]]:
@@ -159,7 +160,7 @@ def node_speeds(experiment: Experiment, results: Sequence[TrialResult]) -> tuple
 def finalists(experiment: Experiment, results: Sequence[TrialResult], most: int | None = None) -> list[Setting]:
     """Like `Explorer.finalists`, with at most `most` settings (default: `design.finalists`)."""
     metric, speeds = experiment.objective.metric, node_speeds(experiment, results)[1]
-    seen = {result.setting: result for result in results if result.valid and metric in result.metrics}
+    seen = {result.setting: result for result in results if has_figure(result, metric)}
     ranked = sorted(seen.values(), key=lambda each: (violation(experiment, each), -merit(experiment, each, speeds)))
     chosen = {result.setting for result in ranked[: most or experiment.design.finalists]}
     return [setting for setting in experiment.settings() if setting in chosen]
@@ -230,7 +231,7 @@ class _Space:
         """Passes the final result of a setting to TPE. `speeds`: those of the nodes; `own`: the server itself spoilt
         the trial."""
         trial = self._trials.pop(result.setting)
-        measured = result.valid and self._experiment.objective.metric in result.metrics
+        measured = has_figure(result, self._experiment.objective.metric)
         if not measured and not own:
             self._study.tell(trial, state=self._failed_state)  # a fault of the machine says nothing about the setting
             return

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, longest_window_ns
+from powerband.analyze.settings.capacity import TRIALS_MIN, TRIALS_PER_REPEAT, longest_window_ns
 from powerband.analyze.settings.starts import is_allowed
 from powerband.analyze.stats.spending import rounds_most
 from powerband.base.machine import Noise
@@ -18,9 +18,11 @@ from powerband.base.units import percent, plural, rough_time, significant, time_
 from powerband.loads import kind_of
 from powerband.loads.driver import SCREEN_WARMUP_NS
 from powerband.loads.engine_limits import foreseen
+from powerband.loads.measured import requests_for
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
+from powerband.model.plan import Stage
 from powerband.model.warmup import COMPILING_MORE
 from powerband.search.explore import BUDGET_SHARE
 from powerband.search.outlook import SEED, simulate_untried
@@ -33,9 +35,11 @@ _SNAPSHOTS_NS = 2_000_000_000  # for a small heap; mostly waiting for the probe
 _SLOTS_LOOK_NS = 1_000_000_000  # of each look: with one user, and with twice the users; at most the measured window
 _STEADY_AFTER_NS = 500_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
 PACE_FACTOR = 0.15  # standard deviation of the log of (the time that a trial takes / the time foreseen)
-CAPACITY_WINDOWS = 1.5
-"""The measured time of a capacity trial, as a multiple of `load.duration`. On average it was 1 to 4.6 in simulated
-searches, and 1 to 1.3 with real pools."""
+QUICKER = 0.85  # of the forecast: so long the quickest searches of real pools took (docs/methods/capacity.md)
+CAPACITY_WINDOWS = (0.0, 0.1, 0.6)
+"""How far the windows of a capacity search lie between `load.duration` (0) and the longest (1), on average over its
+trials: at least, usually, at most. In 21 searches of real pools, with all repeats, it was 0.01 to 0.52, the median 0.09
+(docs/methods/data/capacity-pools-2026-11-26.jsonl)."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,11 @@ class Forecast:
     `explored`, `raced`: settings that are explored, and that are raced; `blocks`: the most blocks, of a race those of
     its shortest trials; `confirming`: trials that confirm the winner. `expected_ns`: the time for a server that starts
     within a second and settles soon; of a race, the median of simulated ones (`search/outlook.py`). `between_ns`: about
-    nine of ten such races take between these two times; None if there is no race. `longest_ns`: the time if no setting
-    is eliminated, every warm-up is the longest and the whole retry budget is spent (a server may be even slower to
-    start). `soak_ns`: the length of the soak, which all times include; 0: none. `reach`: None if there is nothing to
-    compare, or if the noise of the metric is of another kind (shares, capacities)."""
+    nine of ten such races take between these two times; of a capacity search, the least and the most that it usually
+    takes; None for a fixed plan. `longest_ns`: the time if no setting is eliminated, every warm-up is the longest and
+    the whole retry budget is spent (a server may be even slower to start). `soak_ns`: the length of the soak, which all
+    times include; 0: none. `reach`: None if there is nothing to compare, or if the noise of the metric is of another
+    kind (shares, percentiles, capacities)."""
 
     trials: int
     explored: int
@@ -108,7 +113,7 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
         likely_ns[1],
         longest,
         _reach(experiment, noise, parts),
-        between_ns=(likely_ns[0], likely_ns[2]) if _races(experiment, parts) else None,
+        between_ns=(likely_ns[0], likely_ns[2]) if _varies(experiment, parts) else None,
     )
 
 
@@ -116,9 +121,16 @@ def _races(experiment: Experiment, parts: _Parts) -> bool:
     return experiment.is_race and parts.raced > 1
 
 
+def _varies(experiment: Experiment, parts: _Parts) -> bool:
+    """True if the results decide how long the run takes."""
+    return experiment.objective.is_capacity or _races(experiment, parts)
+
+
 def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int, ...]:
-    """The time that the run takes: quantiles 0.1, 0.5 and 0.95 of simulated races; for any other plan the same time
-    thrice."""
+    """The time that the run takes: quantiles 0.1, 0.5 and 0.95 of simulated races; of a capacity search at least,
+    usually and at most; for any other plan the same time thrice."""
+    if experiment.objective.is_capacity:
+        return _search_ns(experiment, parts)
     if not _races(experiment, parts):
         return (round(parts.trial_ns * parts.trials(parts.blocks)) + parts.slots_ns,) * 3
     trial_s, short_s = parts.trial_ns / 1e9, parts.short_ns / max(1, parts.short) / 1e9
@@ -128,6 +140,18 @@ def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int
     times_s = parts.explored * trial_s + slots_s + played.times_s(short_s, trial_s, trial_s)
     times_s = times_s * np.exp(PACE_FACTOR * np.random.default_rng(SEED).standard_normal(times_s.size))
     return tuple(round(1e9 * float(each)) for each in np.quantile(times_s, (0.1, 0.5, 0.95)))
+
+
+def _search_ns(experiment: Experiment, parts: _Parts) -> tuple[int, ...]:
+    """The time of a capacity search at least, usually and at most, by the windows of `CAPACITY_WINDOWS`. One setting is
+    tried to the end; of each other at least the first look and `TRIALS_MIN` trials are run, at most all, usually half
+    way between."""
+    few = min(parts.blocks, 1 + TRIALS_MIN)
+    most = parts.trials(parts.blocks)
+    least = most - (parts.raced - 1) * (parts.blocks - few)
+    room_ns = longest_window_ns(experiment) - experiment.load.duration_ns
+    each_ns = (parts.trial_ns + (far - CAPACITY_WINDOWS[1]) * room_ns for far in CAPACITY_WINDOWS)
+    return tuple(round(n * ns) for n, ns in zip((QUICKER * least, (least + most) / 2, most), each_ns, strict=True))
 
 
 @dataclass(frozen=True)
@@ -192,6 +216,8 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
     objective = experiment.objective
     if parts.raced < 2 or objective.is_capacity or METRICS[objective.metric].unit == "ratio":
         return None
+    if requests_for(objective.metric):  # percentiles differ several times as much from start to start
+        return None
     race, confidence = experiment.design.order == "race", objective.confidence
     blocks = parts.blocks_within(experiment.design.budget_ns)
     most = parts.blocks if race else None
@@ -208,11 +234,17 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
     warmup, window_ns = measure.warmup_ns, load.duration_ns
     if experiment.objective.is_capacity:
         longest_ns = longest_window_ns(experiment)
-        window_ns = longest_ns if longest else min(longest_ns, round(CAPACITY_WINDOWS * window_ns))
+        window_ns = longest_ns if longest else round(window_ns + CAPACITY_WINDOWS[1] * (longest_ns - window_ns))
     if warmup is None:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         most_ns = measure.warmup_max_ns * (COMPILING_MORE if experiment.subject.is_jvm else 1)
         warmup = most_ns if longest else min(soon, measure.warmup_max_ns)
+        built_up_ns, spread_ns = (ns - load.joining_ns for ns in (load.built_up_ns, load.spread_ns))
+        built_up_ns = min(built_up_ns + measure.warmup_min_ns, measure.warmup_max_ns)
+        warmup = max(warmup, built_up_ns, spread_ns + measure.warmup_min_ns)
+    if experiment.objective.is_capacity:  # all trials but the first look have a fixed one
+        fixed_ns = experiment.warmup_ns_of(Stage.CAPACITY) or 0
+        warmup = max(warmup, fixed_ns) if longest else fixed_ns
     snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
     start_ns = _START_NS + kind_of(experiment).start_ns
     return start_ns + load.joining_ns + warmup + window_ns + snapshots + _END_NS
@@ -252,17 +284,19 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
 
 
 def duration_text(experiment: Experiment, expected: Forecast) -> str:
-    """The time in words: `takes about 5 min (3 min to 9 min in nine of ten runs)`. A fixed plan has in place of that
-    range the most that it can take; for a race or a capacity search that is many times what they ever take. On a
-    cluster, whose nodes are not known yet, it is the time on one of them."""
+    """The time in words: `takes about 5 min (3 min to 9 min in nine of ten runs)`; of a capacity search, of which it is
+    not known in how many runs, `takes about 4 min (3 min to 10 min)`. A fixed plan has in place of that range the most
+    that it can take; for the others that is many times what they ever take. On a cluster, whose nodes are not known
+    yet, it is the time on one of them."""
     likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
     further = ""
     if experiment.cluster is not None:
         further = " on one node; nodes share its rounds"
     elif expected.between_ns is not None:
         low, high = (rough_time(each / 1e9) for each in expected.between_ns)
-        further = f" ({low} to {high} in nine of ten runs)" if low != high else ""
-    elif not experiment.objective.is_capacity and most != likely:
+        of = "" if experiment.objective.is_capacity else " in nine of ten runs"
+        further = f" ({low} to {high}{of})" if low != high else ""
+    elif most != likely:
         further = f", at most about {most}"
     return f"takes about {likely}{further}"
 

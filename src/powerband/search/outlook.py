@@ -155,7 +155,8 @@ def race_so_far(
         errors, blocks = np.hypot(errors, SHORT_OFF), np.zeros(len(ordered))
         full_ns = np.array(window_ns or experiment.load.duration_ns)
         sd = float(noise_within(np.array(sd), experiment.screened_ns or 1, full_ns))
-    slack = table.slack(scale)[:, [table.settings.index(setting) for setting in ordered]]
+    slack = table.slack(scale) + 2 * table.blur(scale)  # half of the former widens a verdict, and all of the latter
+    slack = slack[:, [table.settings.index(setting) for setting in ordered]]
     room = np.nansum(slack, axis=0) / np.maximum(present.sum(0), 1)
     base, objective, regret = float(np.nanmean(raw[:, lead])), experiment.objective, experiment.design.regret
     asked = None if regret is None else scale.allowed(regret, base)

@@ -33,6 +33,7 @@ PILOT_SECONDS = 3  # as with `--profile quick`
 PLAN_SETTINGS = 6  # a usual sweep: 1 to 32, doubling
 PLAN_BLOCKS = 5  # the default of measure.repeats
 RACE_FINDS = 0.03  # the default margin
+LARGEST_GAP = 1.1  # between two of n normal differences, in standard deviations: 1.0 to 1.2 for n of 2 to 10
 BLOCKS_MAX = 500  # arbitrary: eight hours with 6 settings and trials of 10 s
 
 
@@ -111,7 +112,7 @@ def smallest_difference(
     blocks."""
     error = 1 - confidence if most is None else Glance.of(blocks, most, settings).level(1 - confidence)
     if settings == 2:
-        critical = student_t(1 - error, blocks - 1)
+        critical = student_t(1 - error, blocks - 1) + LARGEST_GAP / (2 * math.sqrt(blocks))
     else:
         df = min(DF_MANY, float((settings - 1) * (blocks - 1)))
         critical = studentised_range(1 - error, settings, df) * (1 + SMALL_SAMPLE / (blocks - 1))

@@ -34,6 +34,7 @@ from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
 from powerband.analyze.settings.regret import unbounded
 from powerband.analyze.settings.starts import is_allowed, starts_of
+from powerband.analyze.settings.unsettled import may_catch_up, may_still_rise
 from powerband.analyze.stats.spending import rounds_most
 from powerband.base.machine import Noise
 from powerband.base.units import range_of_shares
@@ -42,7 +43,15 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race, TrialResult, Verdict
 from powerband.search.outlook import CONFIRM_EARLY, Played, race_so_far, simulate_rest, simulate_untried
 from powerband.search.planner import Confirming
-from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear, window_for
+from powerband.search.screening import (
+    far_behind,
+    hopeless,
+    long_enough,
+    looks_far,
+    outlast_short_trials,
+    too_dear,
+    window_for,
+)
 from powerband.search.still_open import still_open
 from powerband.search.trials import BlockTrials, Further
 
@@ -82,6 +91,7 @@ class RacePlanner:
         self._settled: frozenset[Setting] = frozenset()  # live, but paused, since nothing about them is open
         self._ended_by = "running"
         self._met = False  # the bound asked for is met
+        self._time_kept = True  # for the fresh starts, beside the full trials that began
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
         self._nodes = nodes
@@ -258,6 +268,15 @@ class RacePlanner:
         return Further(blocks, len(self._next_full), self._window_ns), confirming
 
     @property
+    def _affords(self) -> bool:
+        """True if the fewest blocks worth beginning end within the budget, with those that confirm the winner. Until a
+        look, as after one full block or short trials of too few requests for a percentile, there is no winner yet: full
+        trials are worth more than the time kept free for it."""
+        blocks, confirming = self._wanted
+        unseen = not (self._screening or self._looks) and (self._screens > 0 or self._begun < SCREENED_UNTIL)
+        return self._trials.fits(blocks, confirming) or (unseen and self._trials.fits(blocks))
+
+    @property
     def _most_blocks(self) -> int:
         return self._screens + self._rounds + self._extra
 
@@ -274,7 +293,7 @@ class RacePlanner:
             return not last_waits and self._fits_screen()
         known = self._trials.spent_s or self._told_before or not (self._screens or self._trials.budget_s < math.inf)
         waits = not known or any(map(self._trials.ends_soon, (Stage.SCREEN, Stage.COMPARE)))
-        return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
+        return not waits and self._begun < self._most_blocks and self._affords
 
     def _fits_screen(self) -> bool:
         return self._trials.fits(Further(1, len(self._next), self._experiment.screened_ns))
@@ -292,6 +311,7 @@ class RacePlanner:
         elif self._ended_by == "running":
             if self._beside_short and not self._looks and self._begun == self._screens:  # their noise is not known yet
                 self._set_window(window_for(self._experiment, math.inf, self._trials.around_s))
+            self._time_kept = self._time_kept and self._trials.fits(*self._wanted)
             self._trials.begin(self._begun, self._next_full, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
             # Once the standing is confirmed, the winner alone is measured again.
@@ -362,7 +382,7 @@ class RacePlanner:
             return
         elif self._begun >= self._most_blocks:
             self._ended_by = "blocks"
-        elif not self._trials.fits(*self._wanted):
+        elif not self._affords:
             self._ended_by = "budget"
         else:
             return
@@ -387,7 +407,7 @@ class RacePlanner:
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
         self._begun = max(self._begun, self._screens)  # no short trials any more
         self._trials.cut(confirming=False)
-        if ResponseTable(self._experiment, self._settings, self._results).screened:
+        if not self._time_kept or ResponseTable(self._experiment, self._settings, self._results).screened:
             self._confirm_blocks = self._confirm_in_time()
         elif not self._experiment.design.confirm:
             self._confirm_blocks = 0
@@ -402,9 +422,9 @@ class RacePlanner:
             self._confirm_from = self._begun
 
     def _confirm_in_time(self) -> int:
-        """The number of blocks that confirm a race of short trials alone, for which no time was kept free. They are as
-        many as end within the budget; where none was asked for, `FRESH_MIN` if there is time, since an answer does not
-        rest on short trials alone then."""
+        """The number of blocks that confirm a race of short trials alone, or one that began full trials with no time
+        kept free for them. They are as many as end within the budget; where none was asked for, `FRESH_MIN` if there is
+        time, since an answer does not rest on short trials alone then."""
         asked, pair = self._experiment.design.confirm, min(2, len(self._settings))
         wanted = range(self._confirm_blocks, 0, -1) if asked else (FRESH_MIN,)
         return next((blocks for blocks in wanted if self._trials.fits(Further(blocks, pair))), 0)
@@ -476,10 +496,15 @@ class RacePlanner:
 
     def _set_window(self, window_ns: int | None) -> None:
         """Sets the measured time of the full trials, and how many rounds of them take no longer than `measure.repeats`
-        of those of the experiment."""
-        self._window_ns = window_ns
-        in_time = int(self._experiment.measure.repeats * (self._trials.lasts_s(None) / self._trials.lasts_s(window_ns)))
-        self._rounds = min(rounds_most(self._experiment, window_ns), in_time)
+        of those of the experiment. Where answers took longer than short trials, it stays that of the experiment, if
+        such trials fit into the budget."""
+        late = outlast_short_trials(self._live, [*self._results, *self._trials.partial(Stage.SCREEN)])
+        self._window_ns = None if late else window_ns
+        if not self._trials.fits(*self._wanted):
+            self._window_ns = window_ns
+        longer = self._trials.lasts_s(None) / self._trials.lasts_s(self._window_ns)
+        in_time = int(self._experiment.measure.repeats * longer)
+        self._rounds = min(rounds_most(self._experiment, self._window_ns), in_time)
 
     def _look(self) -> bool:
         """Eliminates the settings that the last block has shown to be beaten; True if nothing is open any more."""
@@ -488,13 +513,14 @@ class RacePlanner:
         contest = hold_contest(self._experiment, table, scale_of(table), compliance, self._departures)
         self._contest = contest
         verdict, asked = self._verdict_on_new(), self._experiment.design.regret
+        rising = self._may_rise(contest)
         if contest.leader is not None:
             raced = self._live
             effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
             gone: list[Setting] = []
             # A leader that may violate the SLO eliminates no other setting.
             if compliance[contest.leader].certain and verdict is not Verdict.INCONCLUSIVE:
-                gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting])]
+                gone = [s for s in raced if self._leaves(s, contest, compliance[s], rising=s in rising)]
             self._looks.append(Look(self._last, contest.leader, effects, tuple(gone)))
         if self._bring_back(compliance):
             return False
@@ -507,12 +533,25 @@ class RacePlanner:
             return bool(self._live) and all(compliance[setting].missed for setting in self._live)
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
         open_now = still_open(contest, {**compliance, **passing}, table, self._live)
+        warming = [setting for setting in self._live if setting in rising and not compliance[setting].barred]
+        open_now += [setting for setting in warming if setting not in open_now]
+        if verdict is Verdict.INCONCLUSIVE:  # more blocks may show whether the new revision meets the SLO
+            open_now = list(self._live)
         decides = compliance[contest.leader].certain and not open_now
         if asked is not None:
-            unsure = [setting for setting in open_now if compliance[setting].lapsed]
+            unsure = [setting for setting in open_now if compliance[setting].lapsed or setting in rising]
             return self._look_at_bound(asked, contest.leader, open_now, unsure, decides=decides)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
         return decides
+
+    def _may_rise(self, contest: Contest) -> frozenset[Setting]:
+        """The settings that may catch up with the leader, since they got faster in all of their full trials, of which
+        there are too few to tell. One that went now would have lost for the time that it takes to warm up, unseen.
+        None if the leader does so, too: a longer warm-up would tell then, not more trials."""
+        rising = may_still_rise(self._experiment, self._results)
+        if contest.leader in rising:
+            return frozenset()
+        return frozenset(setting for setting in rising if may_catch_up(contest.effect(setting)))
 
     def _verdict_on_new(self) -> Verdict | None:
         """The verdict on the new one of two revisions that race; None in any other race, and once one of them left."""
@@ -546,10 +585,10 @@ class RacePlanner:
         self._met = decision.regret is not None and decision.regret <= asked and not unsure
         return self._met or (decides and decision.regret is None)
 
-    def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance) -> bool:
+    def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, *, rising: bool) -> bool:
         if compliance.barred and not self._may_pass(setting, compliance):
             self._departures[setting] = Departure(setting, self._last, f"misses {'; '.join(compliance.barred)}")
-        elif contest.below(setting):
+        elif contest.below(setting) and not rising:
             effect = contest.effect(setting)
             assert contest.leader is not None
             reason = _worse_by(effect, contest, contest.leader)

@@ -17,7 +17,7 @@ import numpy as np
 
 from powerband.analyze.settings.contest import FAR, Contest, ResponseTable, compared
 from powerband.analyze.settings.unsettled import RISES_MOST, is_unsettled
-from powerband.analyze.trial.faults import was_too_short
+from powerband.analyze.trial.faults import fatal_codes, was_too_short
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, numbers_of
 from powerband.model.results import TrialResult
@@ -38,6 +38,7 @@ its neighbours say what that trial would. The rate climbs if each of the next tw
 times what the level before gave."""
 STEP = 1.1
 COMPARED = 4  # settings that get a second short trial at least: of fewer the noise is hardly known
+OUTLASTED = frozenset({"no_request_ended", "short_window"})  # problems of a window shorter than a response
 WORTH = 2 / 3
 """A short trial that takes more than this share of a full one's time spares too little: if a server takes long to start
 or to warm up, the race begins at once."""
@@ -166,6 +167,12 @@ def _noise(table: ResponseTable, live: Sequence[Setting]) -> float:
     logs = np.log(chosen)
     rest = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
     return math.sqrt(float((rest**2).sum()) / ((blocks - 1) * (settings - 1)))
+
+
+def outlast_short_trials(live: Sequence[Setting], results: Sequence[TrialResult]) -> bool:
+    """True if a setting's answers took longer than its short trials: they may outlast shortened full trials, too."""
+    late = {result.setting for result in results if was_too_short(result) and fatal_codes(result) & OUTLASTED}
+    return not late.isdisjoint(live)
 
 
 def too_dear(experiment: Experiment, results: Sequence[TrialResult]) -> bool:

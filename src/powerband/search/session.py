@@ -24,7 +24,7 @@ from powerband.analyze.trial.steady import is_steady
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.machine import known_noise
 from powerband.model.experiment import Experiment
-from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
+from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
 from powerband.search.cpu_choice import CpuChoice
@@ -84,7 +84,8 @@ class _Session:
     the trials that the planner was asked for; `again`: of these, lost trials to be measured again; `ahead`: finished
     trials that the planner was not asked for yet, because a lost one comes before them: they are not run again.
     `lost_at`: by setting, the nodes that were lost while they ran it; `lost_in_row`: how often nodes were since a trial
-    of it was measured. `repeated_s`: by number, the time of measurements of a trial that do not count."""
+    of it was measured. `repeated_s`: by number, the time of measurements of a trial that do not count. `places`: the
+    number of places when the session began."""
 
     def __init__(
         self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, notes: Sequence[str]
@@ -112,6 +113,7 @@ class _Session:
         self.choices: dict[str, CpuChoice] = {}
         self.repeated_s: dict[int, float] = {}
         self.busy: dict[str, TrialSpec] = {}
+        self.places = 1
         self.analyse_from_s = 0.0
         self.lost_at: dict[Setting, set[str]] = {}
         self.lost_in_row: Counter[Setting] = Counter()
@@ -127,6 +129,7 @@ class _Session:
         self.planned = run.planned()
         again = bool(self.results)
         with bench(Job(self.experiment, run, observer, self.stop, is_steady, again)) as self.bench:
+            self.places = len(self.bench.places)
             self._open_log()
             self._measure_again()
             self._go_on_in_flight()
@@ -302,8 +305,8 @@ class _Session:
         spec, choice = self.busy.pop(place), self.choices[place]
         directory = self.run.trial(spec.number)
         if _is_first(spec, self.results.values()):
-            check_first_trial(self.experiment, record, self.run)
-        check_first_starts(self.experiment, record, self.run)
+            check_first_trial(self.experiment, record, self.run, self.places)
+        check_first_starts(self.experiment, record, self.run, self.places)
         is_old = self.log is None and spec.number <= self.finished.last
         if record.status == "interrupted" and (is_old or spec in self.again):
             directory.record.unlink()
@@ -378,8 +381,7 @@ def _dealt_anew(choice: CpuChoice) -> str:
 
 def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:
     """True for the first trial of the run or of a revision. A mistyped command fails here and ends the run."""
-    revision = spec.setting.as_dict().get(REVISION)
-    return all(result.setting.as_dict().get(REVISION) != revision for result in results)
+    return all(result.setting.revision != spec.setting.revision for result in results)
 
 
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:

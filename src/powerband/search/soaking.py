@@ -10,11 +10,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from powerband.analyze.runs.revisions import holds_revisions
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.trial.faults import subjects_own
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Stage, TrialSpec
+from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.planner import Confirming, Planner
 
@@ -93,11 +94,17 @@ class SoakingPlan:
         return not self._begun or self._next is not None
 
     def _soak(self) -> TrialSpec | None:
-        """The soak of the setting that the analysis names, or else of the leader; None if there is neither. If the
+        """The soak of the setting that the analysis names, or else of the leader, with the new revision if two are
+        compared: the question is whether that one lasts. None if there is neither, or no trial of it is valid. If the
         objective is capacity, the rate is the lower end of the interval of its capacity."""
         analysis = analyse(self._experiment, self._results, self._plan.progress)
         setting = analysis.answer.setting or analysis.answer.leader
         if setting is None:
+            return None
+        if holds_revisions(self._experiment):
+            new = self._experiment.factors[REVISION][-1]
+            setting = Setting(tuple((setting.as_dict() | {REVISION: new}).items()))
+        if not any(result.valid and result.setting == setting for result in self._results):
             return None
         rate_per_s = None
         if self._experiment.objective.is_capacity:

@@ -17,10 +17,11 @@ from powerband.analyze.trial.faults import (
     LIMITED_TRIALS,
     fatal_codes,
     limited_by_generator,
+    shown_codes,
     subjects_own,
     was_too_short,
 )
-from powerband.analyze.trial.honesty import REPEATED_CODES
+from powerband.analyze.trial.honesty import REPEATED_CODES, UNCHECKED
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
@@ -160,9 +161,10 @@ class BlockTrials(InFlight[OpenBlock]):
         if result.valid:
             self._measured.add(spec.setting)
             return
-        block.faults[spec.setting] += subjects_own(result)
+        unchecked = UNCHECKED in fatal_codes(result)
+        block.faults[spec.setting] += unchecked or subjects_own(result)
         block.limited[spec.setting] += limited_by_generator(result)
-        unanswered = bool(fatal_codes(result) & REPEATED_CODES) or was_too_short(result)
+        unanswered = unchecked or bool(shown_codes(result) & REPEATED_CODES) or was_too_short(result)
         repeats_itself = unanswered or block.limited[spec.setting] >= LIMITED_TRIALS
         if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
             block.retry.append(Attempt(spec.setting, spec.attempt + 1))

@@ -18,6 +18,8 @@ from powerband.wire.specs import Go, StartMeasure
 
 REPORT_SLACK_S = 10.0  # added to the wait for an event that is due: a busy machine reports late
 GATHER_S = 0.02  # time between two reads of lines: the control plane shares CPUs with the engines
+BEHIND = 0.1  # of a rate that a server does not serve: arbitrary, far beyond what any verdict lets pass
+STANDARD_ERRORS = 3.0  # of the number of requests asked for in the window, which random arrivals vary
 
 
 class DriveLoop:
@@ -101,6 +103,15 @@ def load_over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]
     timed = [each for each in intervals if each.ok and not math.isnan(each.response_time_ns_mean)]
     time_ns = sum(interval.response_time_ns_mean * interval.ok for interval in timed)
     return ok * 1e9 / max(1, length_ns), time_ns / ok if timed else None, intervals[-1].in_flight
+
+
+def falls_behind(driver: Driver, rate_per_s: float) -> bool:
+    """True if the server answered clearly fewer requests rightly than `rate_per_s` asked for in the measured window: it
+    fell behind by more than `BEHIND` and what chance explains. What is then left over is a queue that grew."""
+    start_ns, end_ns = (driver.phases.get(phase, 0) for phase in ("measure", "drain"))
+    inside = [each for each in driver.intervals if start_ns <= each.start_ns and each.end_ns <= end_ns]
+    asked = rate_per_s * sum(each.end_ns - each.start_ns for each in inside) / 1e9
+    return sum(each.ok for each in inside) < (1 - BEHIND) * asked - STANDARD_ERRORS * math.sqrt(asked)
 
 
 def series_of(intervals: list[FleetInterval], busy_users: bool = False, between: bool = False) -> WarmupSeries:

@@ -23,7 +23,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import Analysis
 from powerband.model.secrets import without_secrets
 from powerband.model.subjects import render_deployed_command
-from powerband.processes.containers import A_CONTAINER, server_at
+from powerband.processes.containers import A_CONTAINER, PASSES_ON, server_at
 from powerband.processes.deployed_subject import change
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
@@ -154,8 +154,8 @@ def tracked_setting(
 
 
 def _runs_already(experiment: Experiment) -> str:
-    """A note for the start of the run; if the server listens on this machine, it names the option that watches it, or
-    says that another process is watched."""
+    """A note for the start of the run; if the server itself listens on this machine, it names the option that watches
+    it, or says that another process is watched."""
     subject = experiment.subject
     assert subject.deployed is not None
     text = f"{without_secrets(subject.url)} runs already: its setting is changed where it is, and it is not restarted"
@@ -163,6 +163,8 @@ def _runs_already(experiment: Experiment) -> str:
     if not is_loopback(host) or (found := server_at(port)) is None:
         return text
     (name, pid), watched = found, subject.deployed.pid
+    if name in PASSES_ON:
+        return text
     if watched is None:
         return f"{text}; {name} listens there, and --pid {pid} would watch it"
     processes = all_processes()

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 
 from powerband.base.errors import MeasurementError, PowerbandError, SubjectError, UsageError
 from powerband.base.logs import printable
+from powerband.base.units import joined
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import REVISION, Setting, Stage
@@ -46,8 +47,8 @@ _NO_START = (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE, Code.LAUNCH_FAILED, Co
 _TOO_SHORT = (Code.NO_RESPONSE, Code.UNAVAILABLE)  # in a short trial
 _NEVER_RIGHT = (*_TOO_SHORT, Code.NO_VALID_RESPONSE, Code.NOT_JOINED)
 # Messages of these differ between failures of one cause: they hold the level, which may be a text, or outcomes.
-_BY_CODE_ALONE = (Code.APPLY_FAILED, *_NEVER_RIGHT)
-_UNDER_LOAD = (Code.DIED, *_NEVER_RIGHT)  # the setting may well be the cause
+_BY_CODE_ALONE = (Code.APPLY_FAILED, Code.WORK_ENDED, *_NEVER_RIGHT)
+_UNDER_LOAD = (Code.DIED, Code.WORK_ENDED, *_NEVER_RIGHT)  # the setting may well be the cause
 _NEVER_SERVED = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.DIED, *_BY_CODE_ALONE)
 _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
 _BY_ROOT = {"sudo", "doas", "pkexec"}
@@ -207,21 +208,27 @@ def _first_error(log: Path) -> str:
     return f"; its first error (all of it: {log}):\n" + "\n".join(f"  {line[:300]}" for line in shown)
 
 
-def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
+def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir, places: int = 1) -> None:
     """Raises an error if the first trial of a run, or of one of its two revisions, failed in a way that every other
     will: SubjectError, or MeasurementError for a failure of the load. The trial's record is removed, so that `powerband
-    resume` continues once the cause is mended."""
+    resume` continues once the cause is mended. `places`: the number of nodes that run trials; of several, this one
+    alone may lack the command."""
     if record.failure is None:
         return
     error: type[PowerbandError]
     if kind_of(experiment).fails_every_trial(experiment, record.failure.code):
         error = MeasurementError
-    elif _command_fails_always(experiment, record.failure.code):
+    elif places == 1 and _command_fails_always(experiment, record.failure.code):
         error = SubjectError
     else:
         return
     run.trial(record.spec.number).record.unlink()
-    raise error(f"{record.failure.message}\nNothing was measured. {_how_to_go_on(run)}")
+    raise error(f"{_node_of(record)}{record.failure.message}\nNothing was measured. {_how_to_go_on(run)}")
+
+
+def _node_of(record: TrialRecord) -> str:
+    """The name of a cluster's node before what happened there; empty if the trial ran on this machine."""
+    return f"{record.node}: " if record.node else ""
 
 
 def _how_to_go_on(run: RunDir) -> str:
@@ -250,35 +257,40 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
     raise SubjectError(f"{record.failure.message}\n{_how_to_go_on(run)}")
 
 
-def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
+def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir, places: int = 1) -> None:
     """Raises SubjectError if the last STARTS trials or more failed to start or to serve for one cause, which is the
-    same failure apart from numbers in its message, and if no other trial can be expected to fare better.
+    same failure apart from the setting and numbers in its message, and if no other trial can be expected to fare
+    better. If trials run on several nodes (`places`), they must cover all that ran one so far, and more than one.
 
     Without any other trial before them, that holds once they cover FEW_SETTINGS settings or half of all, whichever is
     more, or all. A failure under load may come from the setting, so it must cover all. Of more settings than
     `design.explore_above`, only so many count. With other trials before them, one of these must have started at one of
-    the same settings, and the cause must be one that lasts: the program is gone, its port is taken, or a disk is full.
+    the same settings, and the cause must be one that lasts: the program is gone, its port is taken, a disk is full, or
+    the command that changes a deployed server fails or does not bring it back.
 
-    Only trials of the revision of `record` count, if there are revisions, and none that was interrupted. A subject that
-    another program killed is no such failure. The records of these trials are removed, so that `powerband resume` runs
-    them anew.
+    Only trials of the revision of `record` count, if there are revisions, and none that was interrupted; a revision
+    that fails under load where the other serves is worse, and no mistake in the command. A subject that another program
+    killed is no such failure. The records of these trials are removed, so that `powerband resume` runs them anew.
     """
     if record.failure is None or record.failure.code not in _NEVER_SERVED or _was_killed(record):
         return
     if record.failure.code in _TOO_SHORT and record.spec.stage is Stage.SCREEN:
         return  # its answers, or its start, may take longer than a short trial
-    revision = record.spec.setting.as_dict().get(REVISION)
-    so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
+    revision, records = record.spec.setting.revision, run.records()
+    so_far = [each for each in records if each.spec.setting.revision == revision]
+    of_other = (each for each in records if each.spec.setting.revision != revision)
+    if record.failure.code in _UNDER_LOAD and any(each.status == "measured" for each in of_other):
+        return
     ended = [each for each in so_far if each.status != "interrupted"]
     in_row = list(itertools.takewhile(lambda each: _cause(each) == _cause(record), reversed(ended)))
     before = ended[: -len(in_row)]
-    if len(in_row) < STARTS:
+    if len(in_row) < STARTS or not _is_everywhere(in_row, ended, places):
         return
-    of_one = {each for each in experiment.settings() if each.as_dict().get(REVISION) == revision}
+    of_one = {each for each in experiment.settings() if each.revision == revision}
     settings = min(len(of_one), experiment.design.explore_above)
     tried = {each.spec.setting for each in in_row}
     if before:
-        lasts = record.failure.code in _NO_START or _DISK_FULL in record.failure.message
+        lasts = record.failure.code in _lasting(experiment) or _DISK_FULL in record.failure.message
         started = {each.spec.setting for each in before if each.failure is None}
         if not lasts or not tried & started:
             return
@@ -289,13 +301,23 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     for each in in_row if before else reversed(so_far):
         run.trial(each.spec.number).record.unlink()
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
+    if nodes := sorted({each.node for each in in_row if each.node}):
+        where = f"{where} on {joined(nodes)}"
     starts = "starts" if experiment.subject.deployed is None else "trials"
     which = "last" if before else "first"
     kept = "finished trials are kept" if any(run.records()) else "nothing was measured"
     then = f"Once that is mended, `powerband resume {run.path}`" if before else _how_to_go_on(run)
     raise SubjectError(
-        f"{record.failure.message}\nSo ended each of the {which} {len(in_row)} {starts}, {where}, and {kept}. {then}"
+        f"{_node_of(record)}{record.failure.message}\n"
+        f"So ended each of the {which} {len(in_row)} {starts}, {where}, and {kept}. {then}"
     )
+
+
+def _lasting(experiment: Experiment) -> tuple[Code, ...]:
+    """The codes of failures that last. A command reaches a server elsewhere by a network, which may be gone."""
+    deployed = experiment.subject.deployed
+    by_command = deployed is not None and deployed.command is not None
+    return (*_NO_START, Code.APPLY_FAILED, Code.NOT_READY) if by_command else _NO_START
 
 
 def _was_killed(record: TrialRecord) -> bool:
@@ -303,11 +325,18 @@ def _was_killed(record: TrialRecord) -> bool:
     return record.subject.get("signal") is not None and not record.subject.get("asked")
 
 
+def _is_everywhere(failed: Sequence[TrialRecord], ended: Sequence[TrialRecord], places: int) -> bool:
+    """True if trials failed on all nodes that ran one so far, and on more than one, unless there is but one."""
+    nodes = {each.node for each in failed}
+    return nodes >= {each.node for each in ended} and len(nodes) >= min(2, places)
+
+
 def _cause(record: TrialRecord) -> tuple[str, str] | None:
-    """Code and message of a failure, with each number of the message replaced by 0, since ports, times, levels and the
-    trial's folder differ between failures of one cause; None for a trial that did not fail."""
+    """Code and message of a failure, without the name of its setting and with each number of the message replaced by 0,
+    since ports, times, levels and the trial's folder differ between failures of one cause; None for a trial that did
+    not fail."""
     if record.failure is None:
         return None
     if record.failure.code in _BY_CODE_ALONE:
         return record.failure.code, ""
-    return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)
+    return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message.replace(record.spec.setting.id, ""))

@@ -24,28 +24,30 @@ from powerband.model.plan import TrialSpec
 from powerband.model.subjects import ADDRESS
 from powerband.model.warmup import COMPILE_WINDOW_NS, COMPILES, WarmupSeries
 from powerband.processes.answered import ANSWERS
-from powerband.processes.cgroups import Limits, limited, quota_of
+from powerband.processes.cgroups import Limits, limited, limits_of, quota_of
 from powerband.processes.cpus import CpuSplit, cpu_split
 from powerband.processes.deployed_subject import deployed_up
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.engines import Engines, EnginesHere
-from powerband.processes.failures import TrialFailed, TrialInterrupted
+from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.host import usable_cores
 from powerband.processes.line_file import LineFile
+from powerband.processes.places import Place, place_of
 from powerband.processes.probe_process import RunningProbe
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, is_here, subject_up
+from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, subject_up
 from powerband.processes.toolchain import given_values
 from powerband.store import Failure, TrialDir, TrialRecord
-from powerband.trials.driving import REPORT_SLACK_S, DriveLoop, load_over, series_of
+from powerband.trials.driving import REPORT_SLACK_S, DriveLoop, falls_behind, load_over, series_of
 from powerband.trials.instruments import instruments_of
 from powerband.trials.services import Services
-from powerband.wire.specs import Drain
+from powerband.wire.specs import Drain, Stop
 
 STEADY_EVERY_NS = 500_000_000  # arbitrary: a warm-up may last longer than needed by so much; each look costs CPU
 REPORTED_WITHIN_S = 1.0  # two intervals, and what a busy machine adds
 OBSERVE_EVERY_INTERVALS = 2  # 0.2 s: the terminal draws twice a second
+BEHIND_S = 10.0  # arbitrary: an answer to a request that waited so long in a queue misses any usual condition
 
 
 class TrialObserver(Protocol):
@@ -211,12 +213,14 @@ class _Trial:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
             if subject.served_by:
-                self.facts |= {"served_by": subject.served_by, "here": is_here(subject.rendered)}
+                place = place_of(subject.rendered.host, subject.rendered.port)
+                self.facts |= {"served_by": subject.served_by, **place.record()}
             if not self.deployed:
                 subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
             if (setup.cpus.subject or setup.cpus.machine) and subject.root_pid is not None:
                 own = cpus_below(subject.root_pid)
                 self.facts |= {"own_cpus": sorted(own)} if own - {*setup.cpus.subject} else {}
+            counted = limits if limits.oom_files else limits_of(subject.pids())
             for name, pid in self.services.watched(setting).items():
                 subject.probe.watch(name, pid)
             for instrument in self.instruments:
@@ -230,7 +234,7 @@ class _Trial:
                         around.enter_context(instrument.around_load(subject, pump))
                     self._drive(pump, driver, subject)
             driver.check_ended()
-            self.memory_kills = limits.memory_kills()  # those of longer or larger loads that follow do not count
+            self.memory_kills = counted.memory_kills()  # those of longer or larger loads that follow do not count
             for instrument in self.instruments:
                 instrument.after_load(subject, pump)
             self.observer.phase("stop")
@@ -252,6 +256,7 @@ class _Trial:
                 on_watched=self._watched,
                 scraped=scraped,
                 given=given,
+                may_be_down=setup.spec.number > 1,
             )
         self.observer.phase("launch")
         self.services.renew(setting)
@@ -274,8 +279,8 @@ class _Trial:
     def _applied(self) -> None:
         self.phases["applied"] = time.monotonic_ns()
 
-    def _watched(self, probe: RunningProbe, *, here: bool) -> None:
-        self.probe, self.facts = probe, {"here": here}
+    def _watched(self, probe: RunningProbe, place: Place) -> None:
+        self.probe, self.facts = probe, place.record()
 
     def _environment(self, rendered: Rendered) -> dict[str, str]:
         added: dict[str, str] = {}
@@ -317,10 +322,23 @@ class _Trial:
             loop.start_window()
         self._enter(loop, "measure", REPORT_SLACK_S)
         self._enter(loop, "drain", load.duration_ns / 1e9 + REPORT_SLACK_S)
-        if not loop.wait_for_end(load.drain_ns / 1e9 + REPORT_SLACK_S):
+        if not self._await_end(loop):
             raise driver.overdue("report the end of the run")
         self.phases["end"] = max((summary["end_ns"] for summary in driver.summaries), default=time.monotonic_ns())
         self.control_cpu_ns = time.process_time_ns() - cpu_at_go_ns
+
+    def _await_end(self, loop: DriveLoop) -> bool:
+        """Waits for the last summary; returns False if none comes. A server that falls behind its rate would answer
+        what is left over for as long as anyone waits, which changes no verdict: unless `load.drain` says how long, the
+        load ends after `BEHIND_S`."""
+        load = self.setup.load
+        given = "drain_ns" in load.model_fields_set
+        bounded = load.rate_per_s is not None and not given and load.drain_ns > BEHIND_S * 1e9
+        if bounded and falls_behind(loop.driver, (load.rate_per_s or 0.0) * len(load.scenario)):
+            if loop.wait_for_end(BEHIND_S):
+                return True
+            loop.driver.send(Stop())
+        return loop.wait_for_end(load.drain_ns / 1e9 + REPORT_SLACK_S)
 
     def _warm_up(self, loop: DriveLoop, go_ns: int) -> None:
         """Waits until the fixed time is over, `steady` returns True, or the limit is reached."""
@@ -364,27 +382,36 @@ class _Trial:
         if not steady and compiles():
             left_s = (go_ns + warmup.compiling_ns - time.monotonic_ns()) / 1e9
             steady = loop.wait(is_steady, left_s)
-        asks = self.kind.sends_requests and not self.kind.users_join
-        if not steady and asks:
+        if not steady and self._may_answer_late(driver):
             loop.wait(lambda: any(driver.seen.values()), (go_ns + warmup.first_ns - time.monotonic_ns()) / 1e9)
         if not steady:
             self._check_begun(loop)
         self.warmup_ended_by = "steady" if steady else "limit"
 
+    def _may_answer_late(self, driver: Driver) -> bool:
+        """True if a first answer, or the first growth of a counter, may still come: of users who join, some are
+        there."""
+        return not self.kind.users_join or (bool(driver.intervals) and bool(driver.intervals[-1].joined))
+
     def _check_begun(self, loop: DriveLoop) -> None:
         """Raises TrialFailed if there is nothing to measure: no request was answered, or no user joined. Only the
-        summaries of engines, which wait for go, say why nobody could join and with which statuses requests were
-        answered, so the load is ended in order to get them."""
+        summaries of engines, which wait for go, say why nobody could join, how users lost their connections and with
+        which statuses requests were answered, so the load is ended in order to get them."""
         driver = loop.driver
         try:
             driver.check_begun()
-        except TrialFailed:
+        except TrialFailed as failed:
             rejected = driver.begun_ns is None and driver.seen["status_rejected"]
-            if rejected or (self.kind.users_join and not driver.seen):
-                driver.send(Drain())
-                loop.wait_for_end(self.setup.load.drain_ns / 1e9 + REPORT_SLACK_S)
-                driver.check_ended()
-            raise
+            if not rejected and not self.kind.users_join:
+                raise
+            driver.send(Drain())
+            loop.wait_for_end(self.setup.load.drain_ns / 1e9 + REPORT_SLACK_S)
+            driver.check_ended()
+            raise TrialFailed(
+                Code.NO_RESPONSE,
+                "the first right answers came after the warm-up: raise measure.warmup_max, and load.timeout if it is "
+                "that slow",
+            ) from failed
 
     def _enter(self, loop: DriveLoop, phase: str, timeout_s: float) -> None:
         began_ns = loop.wait_for_phase(phase, timeout_s)

@@ -36,7 +36,8 @@ class TreeSample(TypedDict):
     and `major_faults` (page faults): sums over what lives, plus the last seen values of what ended; with over 64
     threads they are read about once a second.
 
-    `rss_bytes_now`, `pss_bytes_now`: resident and proportional set size; `memory_left_bytes_now`: what the cgroups
+    `rss_bytes_now`, `pss_bytes_now`: resident and proportional set size; `anonymous_bytes_now`: what of the first is
+    neither of files nor of shared memory, never in events of older engines; `memory_left_bytes_now`: what the cgroups
     still allow. `descriptors_now`, `sockets_now`: how many are open; `descriptors_left_now`: how many the process
     nearest to its limit may still open; `threads_left_now`: how many threads may still be started. `cpus_now`: number
     of CPUs that the affinity allows; `cpu_quota_now`: mean number of CPUs that the narrowest quota allows;
@@ -51,6 +52,7 @@ class TreeSample(TypedDict):
     cpu_user_ns: Count
     cpu_system_ns: Count
     rss_bytes_now: Count
+    anonymous_bytes_now: NotRequired[Count | None]
     pss_bytes_now: NotRequired[Count | None]
     context_switches: NotRequired[Count | None]
     voluntary_switches: Count

@@ -136,14 +136,16 @@ class Step(Wire):
 
 class Closed(Wire):
     """A closed load (`kind`: closed): `users` who each send the next request once the last is answered and the pause
-    `think` is over. `ramp_ns`: time over which the users start, evenly; `requests_per_user`: after so many a user
-    leaves, None for never. `pace`: time between two sends of a user, answered or not, over a WebSocket and without
-    pauses; None to wait for answers."""
+    `think` is over. `ramp_ns`: time over which the users start, evenly; `first_pause_ns`: longest first pause, random
+    and not of messages, 0 for a random part of the pause itself; `requests_per_user`: after so many a user leaves, None
+    for never. `pace`: time between two sends of a user, answered or not, over a WebSocket and without pauses; None to
+    wait for answers."""
 
     kind: Literal["closed"] = "closed"
     users: Count
     think: Time = NO_TIME
     ramp_ns: Count = 0
+    first_pause_ns: Count = 0
     requests_per_user: Count | None = None
     pace: Time | None = None
 

@@ -176,5 +176,30 @@ def test_the_readme_names_the_days_of_the_tables() -> None:
     assert measured | watching | answered == {f"2026-11-{day}" for day in (20, 21, 25, 28)}
 
 
+def test_what_the_readme_says_of_theory_is_the_tables() -> None:
+    rows = titled("theory", "deviation (95 % interval)")
+    assert sorted(row["quantity"] for row in rows) == ["mean response time"] * 3 + ["throughput"]
+    off = max(abs(float(row["deviation (95 % interval)"].split(" ")[0])) for row in rows)
+    assert f"A throughput and three mean response times lay within {off} % of theory" in README
+    page = (ROOT / "docs" / "methods" / "capacity.md").read_text()
+    (pools,) = [table for table in tables(page) if "figure, of M/G/k" in table[0]]
+    at = pools[0].index("figure, of M/G/k")
+    found = [float(end) for row in pools[1:] for end in row[at].split(" to ")]
+    assert f"[capacities of real pools](docs/methods/capacity.md) at {min(found)} to {max(found)} of it" in README
+
+
+def test_what_the_readme_says_of_bottlenecks_is_the_page_s() -> None:
+    page = (ROOT / "docs" / "methods" / "bottlenecks.md").read_text()
+    found = re.search(
+        r"\*\*(\d+) of (\d+) limits were named rightly at first, and none of (\d+) healthy cases was accused\.\*\*"
+        r" \w+ rules were mended",
+        page,
+    )
+    assert found
+    right, limits, healthy = found.groups()
+    assert f"of {limits} bottlenecks planted in servers that the rules were never tried on, {right} were" in README
+    assert f"none of {healthy} healthy servers was accused; rules were mended since" in README
+
+
 def test_the_page_names_each_section() -> None:
     assert {name for name in SECTIONS if f"`{name}`" not in PAGE} == set()

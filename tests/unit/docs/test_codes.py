@@ -11,6 +11,7 @@ from scripts.reference import DOCS, ROOT
 from fakes.pages import tables
 from powerband.analyze.trial.bottleneck import rules
 from powerband.analyze.trial.faults import FIRST_START
+from powerband.analyze.trial.honesty import UNCHECKED
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import DAMAGED, Verdict
@@ -53,7 +54,7 @@ def test_every_problem_of_the_gate_is_documented() -> None:
     )
     given = set(re.findall(r'Problem\(\s*"(\w+)"', source)) | {"host_foreign", "host_foreign_some"}
     given |= {f"generator_{outcome}" for outcome in ("no_descriptors", "no_ports")}
-    given |= {DAMAGED, FIRST_START, PARTIAL_SWITCHES}
+    given |= {DAMAGED, FIRST_START, PARTIAL_SWITCHES, UNCHECKED}
     assert set(named((DOCS / "reference" / "validity.md").read_text())) == given
 
 

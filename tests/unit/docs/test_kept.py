@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from scripts.keep import BYTES_MAX, DATA, Kept, NotKeptError, all_kept, block, c
 
 from fakes.finished_run import new_run, run_to_its_end
 from fakes.pages import ROOT
+from powerband.files.experiment_file import load_experiment, profile_names
 from powerband.store import RunDir
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -186,6 +188,19 @@ def test_a_run_at_the_authors_sizes_was_made_by_the_command_of_the_page(kept: Ke
     assert kept.command.replace(" --no-progress", "") == command
 
 
+def test_each_experiment_with_the_author_s_sizes_was_run_at_them() -> None:
+    sized = {file.stem for file in (ROOT / "experiments").glob("*.yaml") if "published" in profile_names(file)}
+    ran = {kept.analysis["name"] for kept in all_kept() if kept.profile == "published"}
+    assert ran == sized and len(sized) >= 20
+
+
+def test_a_claim_of_a_kept_run_has_the_words_that_its_condition_has_now() -> None:
+    kept = Kept.read(DATA / "spring-sync-async-io-2026-11-26")
+    (told,) = [claim for claim in kept.analysis["claims"] if claim["id"] == "async-is-done-no-sooner"]
+    assert "takes as long as sync" in told["says"] and "takes as long as sync" not in block(kept)
+    assert "async takes nine tenths of what sync takes, or more" in block(kept)
+
+
 @pytest.mark.parametrize("name", ["spring-executor", "vertx-instances"])
 def test_a_page_says_which_of_its_runs_did_not_share_the_cpus_with_the_load_generator(name: str) -> None:
     page = (EXPERIMENTS / f"{name}.md").read_text()
@@ -198,6 +213,49 @@ def test_a_page_says_which_of_its_runs_did_not_share_the_cpus_with_the_load_gene
         assert shared == {kept.analysis["name"] not in apart}, kept.folder.name
 
 
+def test_what_decides_nothing_is_told_as_seen() -> None:
+    kept = Kept.read(DATA / "fixed-pool-hour-published-2026-11-29")
+    assert {claim["verdict"] for claim in kept.analysis["claims"]} == {"undecided"}
+    told = (EXPERIMENTS / "thread-vs-pool.md").read_text().partition("## The hour\n")[2]
+    assert "inconclusive" in told and not re.search(r"\b(held|confirmed|refuted)\b", told, re.IGNORECASE)
+    took = {
+        row["setting"]["id"]: float(f"{row['estimates']['finish_s']['value']:.3g}")
+        for row in kept.analysis["settings"]
+        if "finish_s" in row["estimates"]
+    }
+    shown = (
+        "pool=fixed:16,connection=close,wait=57600us",
+        "pool=cached,connection=close,wait=57600us",
+        "pool=fixed:16,connection=keep-alive,wait=0ms",
+    )
+    said = [float(seconds.replace(",", "")) for seconds in re.findall(r"([\d,.]+) s\b", told)]
+    assert said == [took[each] for each in shown]
+
+
+def test_which_server_died_at_the_author_s_size_is_told() -> None:
+    trials = Kept.read(DATA / "akka-net-suspicions-published-2026-11-28").analysis["trials"]
+    logging = [trial for trial in trials if trial["setting"]["levels"]["debug_log"]]
+    died = [trial for trial in logging if "died" in {problem["code"] for problem in trial["problems"]}]
+    told = f"with `debug_log=true` died in {len(died)} of {len(logging)} starts"
+    assert died and told in (EXPERIMENTS / "akka-net.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("experiment", "claim", "told", "page"),
+    [
+        ("akka-net-reflection", "collections-take-little", "Sudden cliffs of CPU or GC are not tested", "akka-net"),
+        ("vertx-spread", "twenty-worker-threads", "The main thread is not tested", "vertx-instances"),
+    ],
+)
+def test_what_a_claim_leaves_out_of_what_was_published_is_told(
+    experiment: str, claim: str, told: str, page: str
+) -> None:
+    of = load_experiment(ROOT / "experiments" / f"{experiment}.yaml")
+    (published,) = [each.published for each in of.claims if each.id == claim]
+    assert published is not None and "is not tested" in published
+    assert told in (EXPERIMENTS / f"{page}.md").read_text()
+
+
 def test_what_the_metric_and_the_debug_log_take_on_akka_net_is_of_the_data() -> None:
     kept = Kept.read(DATA / "akka-net-suspicions-2026-11-25")
     rows = [(row["setting"]["levels"], row["estimates"]["goodput_per_s"]["value"]) for row in kept.analysis["settings"]]
@@ -206,3 +264,40 @@ def test_what_the_metric_and_the_debug_log_take_on_akka_net_is_of_the_data() -> 
     left = [rate for change in changed for levels, rate in rows if levels == baseline | change]
     metric, log = (f"{100 * (1 - rate / whole):.0f}" for rate in left)
     assert f"suspicions take {log} to {metric} % of the messages" in (EXPERIMENTS / "akka-net.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("claim", "share", "words"),
+    [
+        ("datagrams-explain-the-plateau", 0.1, "A datagram for each count takes {} % of the messages ({} to {})"),
+        ("debug-log-costs-half", 0.5, "a line of debug log {} % ({} to {})"),
+    ],
+)
+def test_what_the_metric_and_the_debug_log_take_on_pekko_is_of_the_data(claim: str, share: float, words: str) -> None:
+    """The last comparison of each claim is of the messages left with this share of those without."""
+    claims = Kept.read(DATA / "reflection-suspicions-2026-11-25").analysis["claims"]
+    (parts,) = [each["parts"] for each in claims if each["id"] == claim]
+    taken = [f"{100 * (1 - share * parts[-1]['interval'][end]):.0f}" for end in ("value", "high", "low")]
+    assert words.format(*taken) in (EXPERIMENTS / "infinite-reflection.md").read_text()
+
+
+def test_what_the_metric_takes_by_dispatcher_is_of_the_data() -> None:
+    rates = {
+        (row["setting"]["levels"]["metrics"], row["setting"]["levels"]["dispatcher"]): row["estimates"]["goodput_per_s"]
+        for row in Kept.read(DATA / "reflection-plateau-2026-11-27").analysis["settings"]
+    }
+    left = {each: rates["datagram", each]["value"] / rates["off", each]["value"] for _, each in rates}
+    assert left.pop("pinned") == pytest.approx(1 / 3, abs=0.02)
+    least, most = (f"{100 * (1 - share):.0f}" for share in (max(left.values()), min(left.values())))
+    told = f"{least} to {most} % of the messages, with a dedicated thread for each actor (`pinned`) two thirds"
+    assert f"the metric takes {told}" in (EXPERIMENTS / "infinite-reflection.md").read_text()
+
+
+def test_what_a_balancer_takes_is_of_the_data() -> None:
+    trials = Kept.read(DATA / "socketcluster-throughput-2026-11-26").analysis["trials"]
+    found = [trial["metrics"] for trial in trials if trial["setting"]["id"] == "version=14"]
+    ratios = [each["app_balancer_cpu_ratio"] / each["app_worker_cpu_ratio"] for each in found]
+    times, low, high = (f"{ratio:.2f}" for ratio in (geometric_mean(ratios), min(ratios), max(ratios)))
+    page, pages = ((EXPERIMENTS / name).read_text() for name in ("socketcluster-throughput.md", "README.md"))
+    assert len(ratios) == 5 and f"takes the workers ({low} to {high} in five starts)" in page
+    assert f"takes the balancer {times} times the CPU" in page and f"takes {times} times the CPU" in pages

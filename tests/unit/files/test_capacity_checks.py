@@ -68,12 +68,31 @@ def test_a_search_may_bound_what_is_in_flight() -> None:
 @pytest.mark.parametrize(
     ("metric", "direction"),
     [("goodput", "maximise"), ("p99", "minimise"), ("errors", "minimise"), ("memory", "minimise"), ("cpu", "minimise"),
-     ("threads", "minimise"), ("finish_s", "minimise"), ("users_mean", "maximise")],
+     ("threads", "minimise"), ("finish_s", "minimise")],
 )  # fmt: skip
 def test_a_metric_alone_has_the_direction_in_which_it_gets_better(metric: str, direction: str) -> None:
     for objective in (f"objective: {metric}\n", f"objective: {{metric: {metric}}}\n"):
         assert parsed(objective, "load: {users: 4}\n").objective.direction == direction
     assert tuned(objective=("objective", metric)).objective.direction == direction
+
+
+@pytest.mark.parametrize("metric", ["app_wait_s", "users_mean", "cpu_quota_cores"])
+def test_a_metric_that_may_be_better_either_way_needs_a_direction(metric: str) -> None:
+    said = rf"say whether more or less is better: --minimise {metric} or .*\{{maximise: {metric}\}} in a file"
+    with pytest.raises(ExperimentError, match=f"--objective {metric}: {said}"):
+        tuned(objective=("objective", metric))
+    text = "subject: {command: './server {port} {n}', metrics_url: 'http://127.0.0.1:{port}/metrics'}\n"
+    text += "factors: {n: [1, 2]}\nload: {users: 2}\nmeasure: {metrics: {app_wait_s: mean(wait_seconds)}}\n"
+    for objective in (metric, f"{{metric: {metric}}}", f"{{metric: {metric}, margin: 5%}}"):
+        with pytest.raises(ExperimentError, match=said):
+            parse_experiment(f"{text}objective: {objective}\n", "x.yaml", to_run=True)
+        old = parse_experiment(f"{text}objective: {objective}\n", "x.yaml").objective
+        assert old.direction == "maximise", "an old run is read"
+    for direction in ("maximise", "minimise"):
+        for objective in (f"{{{direction}: {metric}}}", f"{{metric: {metric}, direction: {direction}}}"):
+            made = parse_experiment(f"{text}objective: {objective}\n", "x.yaml", to_run=True)
+            assert made.objective.direction == direction
+            assert parse_experiment(resolved_yaml(made), "again.yaml", to_run=True).objective == made.objective
 
 
 @pytest.mark.parametrize(
@@ -92,6 +111,23 @@ def test_the_worst_setting_is_no_objective(asked: str, metric: str, said: str) -
     with pytest.raises(ExperimentError, match=said):
         parse_experiment(text, "x.yaml", to_run=True)
     assert parse_experiment(text, "x.yaml").objective.direction == asked, "an old run is read"
+
+
+@pytest.mark.parametrize(
+    ("load", "refused"),
+    [("{users: 2}", True), ("{users: 2, think: 1s}", False), ("{users: 2, requests_per_user: 9}", False),
+     ("{rate: 5}", False)],
+)  # fmt: skip
+def test_users_who_never_pause_have_no_longest_response_in_the_first_moments(load: str, refused: bool) -> None:
+    metric = "burst_response_time_ns_max"
+    text = "subject: {command: './server {port} {n}'}\nfactors: {n: [1, 2]}\nmeasure: {burst: 1s}\n"
+    for objective in (f"{{minimise: {metric}}}", f"{{maximise: goodput, subject_to: [{metric} < 1s]}}"):
+        asked = f"{text}load: {load}\nobjective: {objective}\n"
+        if refused:
+            with pytest.raises(ExperimentError, match=f"no trial has {metric}; ask for a percentile"):
+                parse_experiment(asked, "x.yaml", to_run=True)
+        made = parse_experiment(asked, "x.yaml", to_run=not refused)
+        assert metric in made.objective.needed_metrics, "also an old run is read"
 
 
 def test_commas_divide_conditions() -> None:

@@ -146,6 +146,13 @@ def test_the_last_line_that_matches_is_kept(tmp_path: Path) -> None:
     assert final_figures(log, "^nothing") == final_figures(log, None) == final_figures(tmp_path / "none", "x") == {}
 
 
+@pytest.mark.parametrize("number", ["1,000", "1,000,000", "1'000", "1\u2019000", "1\u202f000", "1\u00a0000.5", "0,5"])
+def test_no_part_of_a_number_is_taken_for_the_whole(number: str, tmp_path: Path) -> None:
+    log = tmp_path / "subject.log"
+    log.write_text(f"final: sent={number} received=1000,lost=0, late=3\n")
+    assert final_figures(log, "^final: ") == {"received": 1000, "lost": 0, "late": 3}
+
+
 def test_tune_of_a_program_that_drives_itself() -> None:
     made = tune_experiment(("./w", "{threads}", "{statsd_port}"), ["threads=1,2"], counts="n_total")
     assert made.subject.counts and not made.objective.constraints

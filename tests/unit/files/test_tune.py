@@ -8,6 +8,7 @@ import pytest
 from fakes.tuned import tune_experiment
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.files.experiment_file import parse_experiment
+from powerband.files.key_options import KEY_OPTIONS
 from powerband.files.resolved import resolved_yaml
 from powerband.files.tune_options import load_of
 from powerband.model.load import Exponential
@@ -238,7 +239,12 @@ def test_two_revisions_race_and_with_settings_every_pair_is_measured() -> None:
     both = tune_experiment(["s", "{threads}", "{port}"], ["threads=1,2"], env=["TAG={revision}"], revisions=("1", "2"))
     assert [setting.id for setting in both.settings()][:2] == ["threads=1,revision=1", "threads=1,revision=2"]
     assert both.factors["revision"] == ("1", "2"), "a text, whatever it looks like"
-    assert both.design.order == "blocks"
+    assert (both.design.order, both.design.confirm) == ("blocks", 3)
+
+
+def test_the_help_has_the_defaults_of_a_comparison_where_they_differ() -> None:
+    assert KEY_OPTIONS["--order"].help.endswith("[default: race; compare with -P: blocks]")
+    assert KEY_OPTIONS["--confirm"].help.endswith("compare without -P: 0]")
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,15 @@ def test_a_text_is_not_found_in_a_compressed_answer(encoding: str, text: str, to
     assert [about for note, about in made.notes.items() if note.startswith("JMeter unpacks")] == told
 
 
+@pytest.mark.parametrize(
+    ("protocol", "kept", "told"), [("https", False, True), ("https", True, False), ("http", False, False)]
+)
+def test_handshakes_of_connections_that_are_not_kept_are_told(protocol: str, *, kept: bool, told: bool) -> None:
+    asked = sampler(**{"HTTPSampler.protocol": protocol, "HTTPSampler.use_keepalive": kept})
+    notes = converted(plan(group(asked))).notes
+    assert any("a full handshake" in note for note in notes) is told
+
+
 def test_a_plan_without_differences_tells_few() -> None:
     timed = {"ThreadGroup.scheduler": True, "ThreadGroup.duration": "10"}
     timeouts = {"HTTPSampler.response_timeout": "3000", "HTTPSampler.connect_timeout": "1000"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from pathlib import Path
 
 import pytest
 
-from fakes.plans import converted, element, group, plan, sampler, timer
+from fakes.plans import converted, data, element, group, plan, sampler, timer
 from powerband.jmx.converted import Conversion
 from powerband.jmx.elements.timers import Pause
 from powerband.jmx.plan_findings import ImportRefused
@@ -163,3 +164,28 @@ def test_one_rate_and_no_loops() -> None:
     assert "it holds a rate, and so does" in refused(*two, sampler())
     with pytest.raises(ImportRefused, match="both a number of loops and a throughput timer"):
         converted(plan(group(two[0], sampler(), loops="5")))
+
+
+@pytest.mark.parametrize("kind", ["ConstantThroughputTimer", "PreciseThroughputTimer"])
+def test_a_rate_with_several_rows_of_data_is_refused(tmp_path: Path, kind: str) -> None:
+    """An arrival sends the whole scenario at once, and so would send all rows in a burst."""
+    held = element(kind, "Rate", throughput=1200.0, calcMode=1)
+    text = plan(group(held, data("rows.csv", "a"), sampler(path="/${a}"), users="8"))
+    (tmp_path / "rows.csv").write_text("1\n2\n3\n")
+    with pytest.raises(ImportRefused, match="each arrival would send all 3 rows of the data") as error:
+        converted(text, folder=tmp_path)
+    assert [each.path for each in error.value.refusals] == ["Test Plan > Users > Rate"]
+    assert len(converted(text, "Rate", folder=tmp_path).steps) == 3
+    (tmp_path / "rows.csv").write_text("1\n")
+    assert converted(text, folder=tmp_path).load.rate_per_s is not None
+
+
+@pytest.mark.parametrize("on_error", ["continue", "startnextloop"])
+def test_what_a_failed_request_of_an_open_load_costs_is_told(on_error: str) -> None:
+    held = element("ConstantThroughputTimer", "Rate", throughput=60.0, calcMode=1)
+    of = {"ThreadGroup.on_sample_error": on_error}
+    notes = converted(plan(group(held, sampler(), sampler(name="b"), **of))).notes
+    told = [note for note in notes if note.startswith("After a failed request")]
+    assert len(told) == 1 and "the rest of that pass is not sent" in told[0]
+    alone = converted(plan(group(held, sampler(), **of))).notes
+    assert not any(note.startswith("After a failed request") for note in alone)

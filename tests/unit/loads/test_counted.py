@@ -217,9 +217,9 @@ def test_one_that_stops_before_the_window_is_said(events: LineFile) -> None:
     for at in range(20):
         of.on_series(reading(tick(at), n_total=5 * min(at, 1)))
     assert of.finished
-    with pytest.raises(TrialFailed, match="did not grow within the measured window") as failed:
+    with pytest.raises(TrialFailed, match=r"stopped at 5, 0\.5 s before the end of the measured window") as failed:
         of.check_ended()
-    assert failed.value.failure.code == Code.NO_PROGRESS
+    assert failed.value.failure.code == Code.WORK_ENDED
 
 
 @pytest.mark.parametrize("late", range(6))
@@ -237,10 +237,41 @@ def test_a_program_that_hands_on_its_count_seldom_is_measured_from_one_of_these_
     assert fleet.goodput_per_s * COUNTER_EVERY_NS / SECOND == pytest.approx(1000)
 
 
-def test_one_that_stops_within_the_window_ends_it_all_the_same(events: LineFile) -> None:
+def test_one_that_stops_within_the_window_ends_it_and_is_not_measured(events: LineFile) -> None:
     of = counted(events, warmup_ns=COUNTER_EVERY_NS, duration_ns=5 * COUNTER_EVERY_NS)
     of.send(Go(at_ns=T0))
     for at in range(30):
         of.on_series(reading(tick(at), n_total=100 * min(at, 3)))
     assert of.phases == {"warmup": T0, "measure": tick(1), "drain": tick(6)}
     assert of.summaries[0]["window"]["outcomes"] == {"ok": 200}
+    said = r"stopped at 300, 1\.5 s before the end.*, or the program hangs \(then leave this setting out\)"
+    with pytest.raises(TrialFailed, match=said) as failed:
+        of.check_ended()
+    assert failed.value.failure.code == Code.WORK_ENDED
+
+
+@pytest.mark.parametrize(
+    ("grows_at", "window", "failure"),
+    [
+        ((*range(1, 60),), 5, None),
+        ((1, 2, 3, 4, 5), 5, Code.WORK_ENDED),  # before the window, which no growth began
+        ((6, 26, 46, 66), 41, None),  # every 10 s, and nothing for 8 s after the window
+        ((1, 23), 60, None),  # silent as the window began, and as it ended
+        ((6,), 5, Code.WORK_ENDED),
+        ((), 5, Code.NO_PROGRESS),
+    ],
+)
+def test_only_a_counter_that_is_silent_for_longer_than_ever_before_has_stopped(
+    events: LineFile, grows_at: tuple[int, ...], window: int, failure: Code | None
+) -> None:
+    of = counted(events, warmup_ns=6 * COUNTER_EVERY_NS, duration_ns=window * COUNTER_EVERY_NS)
+    of.send(Go(at_ns=T0))
+    for at in range(90):
+        of.on_series(reading(tick(at), n_total=100 * sum(grown <= at for grown in grows_at)))
+    assert of.finished
+    if failure is None:
+        of.check_ended()
+        return
+    with pytest.raises(TrialFailed) as failed:
+        of.check_ended()
+    assert failed.value.failure.code == failure

@@ -18,6 +18,7 @@ from fakes.trials import (
     joins,
     record_of,
     spec,
+    summary,
     trial_series,
     write_trial,
 )
@@ -180,6 +181,30 @@ def test_users_who_could_not_join_are_not_served(tmp_path: Path, pace: object) -
     assert metrics["error_rate"] == pytest.approx(0.6)
     (said,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
     assert said.startswith("6 of 10 users had no connection, on average, or were not answered once")
+
+
+@pytest.mark.parametrize(
+    ("times_s", "ended", "dropped", "unserved"),
+    [
+        ([4.0] * 8, {"ok": 80}, 0, 0),
+        ([4.0] * 8, {"ok": 79, "timeout": 1}, 0, 8),
+        ([4.0] * 8, {"ok": 80}, 1, 8),
+        ([0.3] * 5 + [9.0] * 3, {"ok": 80}, 0, 0),  # 3 x (9 s - 3 s) / 3 s: six users at most
+        ([0.3] * 8, {"ok": 80}, 0, 8),
+    ],
+)
+def test_users_with_a_pace_whose_answers_take_longer_than_the_window_are_only_slow(
+    times_s: list[float], ended: dict[str, int], dropped: int, unserved: int, tmp_path: Path
+) -> None:
+    made = Figures(users=16, starved=8, goodput_per_s=8 / 3, window_s=3)
+    times = histogram([round(each * SECOND) for each in times_s])
+    told = {**summary(made)["cohort_times"], "response_time_ns": times, "service_time_ns": times}
+    total = {"scheduled": 80 + dropped, "sent": 80, "dropped": dropped, "outcomes": ended}
+    paced = load(users=16, pipeline=4, pace={"constant": 10 * SECOND}, duration_ns=3 * SECOND)
+    made = replace(made, summary={"cohort_times": told, "total": total})
+    result = measured(tmp_path, of=paced, made=made, lines={"joined_now": 16}, joins_started=16, joined=16)
+    assert result.metrics["users_unserved"] == unserved
+    assert ("starved_users" if unserved else "short_window") in codes(result)
 
 
 def test_users_who_join_again_in_vain_count_once(tmp_path: Path) -> None:

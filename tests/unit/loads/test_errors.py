@@ -93,3 +93,28 @@ def test_a_jvm_that_ran_out_of_memory_and_went_on_is_named() -> None:
     assert problem.code == "out_of_memory" and not problem.fatal
     assert "went on (java.lang.OutOfMemoryError: Java heap space)" in problem.message
     assert list(memory_problem("all well\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("", "raise its heap, or lower what it holds"),
+        (": Java heap space", "raise its heap, or lower what it holds"),
+        (": GC overhead limit exceeded", "raise its heap, or lower what it holds"),
+        (": unable to create new native thread", "fewer threads, or raise what limits them (ulimit -u, pids.max)"),
+        (
+            ": unable to create native thread: possibly out of memory or process/resource limits reached",
+            "fewer threads, or raise what limits them (ulimit -u, pids.max)",
+        ),
+        (": Direct buffer memory", "raise -XX:MaxDirectMemorySize"),
+        (
+            ": Cannot reserve 4194304 bytes of direct buffer memory (allocated: 8388608, limit: 10485760)",
+            "raise -XX:MaxDirectMemorySize",
+        ),
+        (": Metaspace", "raise -XX:MaxMetaspaceSize"),
+        (": Compressed class space", "raise -XX:CompressedClassSpaceSize, and -XX:MaxMetaspaceSize if it is set"),
+    ],
+)
+def test_a_jvm_gets_more_of_the_memory_that_it_ran_out_of(said: str, remedy: str) -> None:
+    (problem,) = memory_problem(f"java.lang.OutOfMemoryError{said}\n\tat X.main\n")
+    assert problem.message.endswith(remedy)

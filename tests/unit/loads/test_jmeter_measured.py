@@ -13,7 +13,14 @@ from fakes.trials import Figures, experiment, record_of, spec
 from powerband.analyze.trial.honesty import MACHINE
 from powerband.analyze.trial.measure import quantile_table
 from powerband.loads import JMETER
-from powerband.loads.jmeter.measured import jmeter_metrics, jmeter_problems, threads_problem, with_jmeter
+from powerband.loads.jmeter.measured import (
+    clock_problem,
+    jmeter_metrics,
+    jmeter_problems,
+    threads_problem,
+    with_jmeter,
+)
+from powerband.model.experiment import Objective
 from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.processes.histogram_encoding import encode
@@ -65,7 +72,7 @@ def evidence_of(of: MergedFleet, intervals: Any = ()) -> Evidence:
 
 
 def test_what_its_process_used_is_what_the_load_cost() -> None:
-    made = with_jmeter(fleet(users=3.7), 0.5, 2.0)
+    made = with_jmeter(fleet(users=3.7, present=3.4), 0.5, 2.0)
     assert made.cpu_cores == pytest.approx(0.5)
     assert made.cpu_share_max == pytest.approx(0.25)
     assert made.threads == 4
@@ -85,6 +92,21 @@ def test_one_that_waits_for_its_cpu_is_told_as_jmeter() -> None:
     (found,) = problems_of(made, waited)
     assert found.code == "generator_starved"
     assert "JMeter threads waited 4.00 ms" in found.message and "fewer threads" in found.message
+
+
+@pytest.mark.parametrize(
+    ("users", "present", "cores", "threads"),
+    [(4, 4, 1.0, 4), (500, 2.4, 0.6, 3), (500, 2.4, None, 2), (50, 0.1, 0.2, 1), (0, 0, None, 1)],
+)
+def test_threads_that_pause_wait_for_no_cpu(users: float, present: float, cores: float | None, threads: int) -> None:
+    assert with_jmeter(fleet(users=users, present=present), cores, 2.0).threads == threads
+
+
+@pytest.mark.parametrize(("waited", "found"), [(2.0, ["generator_starved"]), (0.1, [])])
+def test_one_whose_threads_mostly_pause_may_wait_for_its_cpu_too(waited: float, found: list[str]) -> None:
+    made = with_jmeter(fleet(users=500, present=2.4), 0.6, 1.0)
+    problems = problems_of(made, {"engine_run_wait_cores": waited, "engine_run_wait_ns_mean": 4.0 * MS})
+    assert [problem.code for problem in problems] == found
 
 
 def test_users_and_who_is_within_a_request() -> None:
@@ -116,27 +138,41 @@ def test_threads_that_begin_or_end_within_the_window_are_told(first: int, last: 
 )
 def test_no_more_can_be_under_way_than_there_are_threads(users: float, present: float, holds: bool) -> None:
     made = fleet(users=users, present=present)
-    found = list(jmeter_problems(made, made.times("response_time_ns"), jmeter_metrics(made), {}))
+    found = list(jmeter_problems(made, jmeter_metrics(made), {}))
     assert [problem.code for problem in found] == ([] if holds else ["littles_law"])
     assert all(problem.fatal for problem in found)
 
 
 def test_times_below_its_clock_are_no_times() -> None:
     made = fleet(times=Counter({0: 80, MS: 20}))
-    response = made.times("response_time_ns")
-    (found,) = jmeter_problems(made, response, {}, {})
+    (found,) = clock_problem(evidence_of(made), {})
     assert (found.code, found.fatal) == ("jmeter_clock", False)
-    assert all(value > 0 for _, value in quantile_table(response))
+    assert all(value > 0 for _, value in quantile_table(made.times("response_time_ns")))
+
+
+@pytest.mark.parametrize(
+    ("metric", "value_ms", "told"),
+    [("response_time_ns_p99", 3, True), ("response_time_ns_p99", 40, False), ("response_time_ns_mean", 3, False),
+     ("response_time_ns_p50", None, False)],
+)  # fmt: skip
+def test_an_objective_that_its_clock_cannot_tell_is_told(metric: str, value_ms: int | None, told: bool) -> None:
+    evidence = evidence_of(fleet())
+    objective = Objective(metric=metric, direction="minimise")
+    evidence = replace(evidence, experiment=evidence.experiment.model_copy(update={"objective": objective}))
+    metrics = {} if value_ms is None else {metric: float(value_ms * MS)}
+    found = list(clock_problem(evidence, metrics))
+    assert [(problem.code, problem.fatal) for problem in found] == ([("jmeter_clock", False)] if told else [])
+    assert not told or "not told apart" in found[0].message
 
 
 def test_transactions_that_stand_for_their_requests_are_noted() -> None:
     made = fleet()
-    (found,) = jmeter_problems(made, made.times("response_time_ns"), {}, {"transactions_alone": 1200})
+    (found,) = jmeter_problems(made, {}, {"transactions_alone": 1200})
     assert found.code == "jmeter_transactions" and "1,200 samples" in found.message
 
 
 def test_samples_that_sent_nothing_are_noted() -> None:
     made = fleet()
-    (found,) = jmeter_problems(made, made.times("response_time_ns"), {}, {"sent_nothing": {"dbg": 1200, "jsr": 1}})
+    (found,) = jmeter_problems(made, {}, {"sent_nothing": {"dbg": 1200, "jsr": 1}})
     assert not found.fatal and found.message.startswith("1,201 samples sent nothing")
     assert "(dbg, jsr)" in found.message

@@ -76,6 +76,23 @@ def test_metrics_of_requests_users_and_engines_need_a_load() -> None:
     assert JMETER.why_missing("goodput_per_s") is HTTP.why_missing("connect_time_ns_p99") is None
 
 
+@pytest.mark.parametrize(
+    ("metric", "error"),
+    [
+        ("response_time_ns_p99", 500_000),
+        ("burst_response_time_ns_max", 500_000),
+        ("response_time_ns_mean", 0),
+        ("goodput_per_s", 0),
+        ("app_response_time_ns_p99", 0),
+    ],
+)
+def test_times_of_jmeter_are_off_by_half_a_millisecond(metric: str, error: float) -> None:
+    assert JMETER.clock_error(metric) == error
+    assert JMETER.clock_words(metric) == ("the load's clock counts steps of 1.00 ms" if error else "")
+    assert HTTP.clock_error(metric) == WEBSOCKET.clock_error(metric) == SELF_DRIVEN.clock_error(metric) == 0
+    assert HTTP.clock_words(metric) == ""
+
+
 def test_capacity_is_a_matter_of_http_loads() -> None:
     assert [kind.no_capacity is None for kind in KINDS] == [True, False, False, False]
     assert parse_experiment(

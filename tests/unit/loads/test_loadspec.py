@@ -15,6 +15,8 @@ from powerband.wire import specs as wire
 URL = "http://127.0.0.1:8080/ignored"
 FAR = "http://10.0.0.1:80/"
 MS = 1_000_000
+THREE_STEPS = [{"name": "first"}, {"name": "second"}, {"name": "third"}]
+THREE_MESSAGES = {"websocket": {}, "scenario": [{"name": name, "message": name} for name in ("join", "say", "leave")]}
 
 
 @given(st.integers(1, 200_000), st.integers(100, 100_000))
@@ -138,13 +140,47 @@ def test_another_machine_has_one_source_address_and_its_ports() -> None:
         ({"users": 1000, "duration_ns": 3_000 * MS}, {"warmup_ns": 0}, 30),
         ({"users": 1000, "requests_per_user": 9}, {"warmup_ns": 0}, 0),
         ({"users": 1000}, {"at_once": True}, 0),
+        ({"users": 4, "think": 2_000 * MS, "scenario": THREE_STEPS}, {}, 6_000),
+        ({"users": 4, "think": 2_000 * MS, "scenario": THREE_STEPS}, {"warmup_ns": 4_000 * MS}, 2_000),
+        ({"users": 4, "think": 2_000 * MS, "scenario": THREE_STEPS}, {"fixed_ns": 4_000 * MS}, 2_000),
+        ({"users": 4, "think": 2_000 * MS, "scenario": THREE_STEPS}, {"warmup_ns": 6_000 * MS}, 6_000),
+        ({"users": 4, "think": 2_000 * MS, "scenario": THREE_STEPS}, {"warmup_ns": 20_000 * MS}, 6_000),
+        ({"users": 4, "think": 0, "scenario": THREE_STEPS}, {}, 4),
+        ({"users": 4, "think": 2_000 * MS, **THREE_MESSAGES}, {}, 6_000),
+        ({"users": 4, "pace": 2_000 * MS, **THREE_MESSAGES}, {"warmup_ns": 20_000 * MS}, 6_000),
+        ({"users": 4, "pace": 2_000 * MS, "join_per_s": 4, **THREE_MESSAGES}, {}, 1_000),
+        ({"users": 4, **THREE_MESSAGES}, {}, 4),
     ],
 )
-def test_users_without_a_ramp_start_a_little_apart(
+def test_users_without_a_ramp_start_a_little_apart_or_over_one_pass_through_their_steps(
     load: dict[str, Any], more: dict[str, Any], starting_ms: int
 ) -> None:
     (spec,) = fleet_specs(Load(**load), url=URL, seed=1, descriptor_limit=2000, **more)
     assert isinstance(spec.model, wire.Closed) and spec.model.ramp_ns == starting_ms * MS
+
+
+@pytest.mark.parametrize(
+    ("load", "more", "pause_ms"),
+    [
+        pytest.param({}, {}, 0, id="they start over one pass"),
+        pytest.param({"ramp_ns": 6_000 * MS}, {}, 0, id="so does their ramp"),
+        pytest.param({"ramp_ns": 1_000 * MS}, {}, 6_000, id="a shorter ramp"),
+        pytest.param({"ramp_ns": 9_000 * MS}, {}, 6_000, id="a pass and a half"),
+        pytest.param({}, {"at_once": True}, 0, id="all at once"),
+        pytest.param({"ramp_ns": 1_000 * MS}, {"warmup_ns": 7_000 * MS}, 6_000, id="in time for the window"),
+        pytest.param({"ramp_ns": 1_000 * MS}, {"warmup_ns": 6_999 * MS}, 0, id="too late for the window"),
+        pytest.param({"ramp_ns": 1_000 * MS}, {"fixed_ns": 6_999 * MS}, 0, id="too late for its command"),
+        pytest.param({"ramp_ns": 1_000 * MS, "requests_per_user": 9}, {}, 0, id="users who leave"),
+        pytest.param({"ramp_ns": 1_000 * MS, "scenario": THREE_STEPS[:1]}, {}, 0, id="one step"),
+        pytest.param({"think": 1 * MS, **THREE_MESSAGES}, {}, 0, id="messages"),
+    ],
+)
+def test_users_who_start_together_are_spread_over_their_steps_by_a_first_pause(
+    load: dict[str, Any], more: dict[str, Any], pause_ms: int
+) -> None:
+    given = {"users": 4, "think": 2_000 * MS, "scenario": THREE_STEPS, **load}
+    (spec,) = fleet_specs(Load(**given), url=URL, seed=1, descriptor_limit=2000, **more)
+    assert isinstance(spec.model, wire.Closed) and spec.model.first_pause_ns == pause_ms * MS
 
 
 def test_a_join_is_a_ramp_that_every_process_shares() -> None:
@@ -208,7 +244,9 @@ def test_the_path_of_the_url_is_requested_with_its_placeholders_filled(
         ({"users": 1, "timeout": "60s"}, 60),
         ({"users": 1, "timeout": "5s"}, 10),
         ({"users": 1, "drain": "1s"}, 1),
-        ({"rate": 1}, 10),
+        ({"rate": 1}, 30),
+        ({"jmeter": "plan.jmx"}, 30),
+        ({"jmeter": "plan.jmx", "drain": "1s"}, 1),
     ],
 )
 def test_users_are_waited_for_until_each_request_was_answered_or_timed_out(given: dict[str, Any], drain_s: int) -> None:

@@ -11,7 +11,7 @@ from powerband.base.errors import MeasurementError
 from powerband.base.procfs import process_stat
 from powerband.model.host_use import HostUse
 from powerband.processes import cgroups
-from powerband.processes.cgroups import limited, quota_of, remove_abandoned
+from powerband.processes.cgroups import limited, limits_of, quota_of, remove_abandoned
 
 LIMITED = HostUse(cpu_quota=1.5, memory_limit_bytes=64 << 20)
 
@@ -108,6 +108,130 @@ def test_where_no_cgroup_can_be_made_a_sentence_says_why_and_what_to_do(
 def test_without_limits_nothing_is_made(tmp_path: Path) -> None:
     with limited(HostUse(), tmp_path) as limits:
         assert not limits.folders and limits.memory_kills() is None
+
+
+V2_KILLS = "max 9\noom 3\noom_kill {}\noom_group_kill 0\n"
+V1_KILLS = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "counter", "text"),
+    [
+        pytest.param(
+            {
+                "proc/7/cgroup": "0::/system.slice/docker-0123.scope/inner\n",
+                "proc/self/cgroup": "0::/user.slice/shell\n",
+                "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+                "sys/fs/cgroup/system.slice/memory.max": "max\n",
+                "sys/fs/cgroup/system.slice/docker-0123.scope/memory.max": "536870912\n",
+                "sys/fs/cgroup/system.slice/docker-0123.scope/inner/memory.max": "max\n",
+                "sys/fs/cgroup/user.slice/shell/memory.max": "max\n",
+            },
+            "sys/fs/cgroup/system.slice/docker-0123.scope/memory.events",
+            V2_KILLS,
+            id="version 2",
+        ),
+        pytest.param(
+            {
+                "proc/7/cgroup": "5:memory:/docker/0123\n0::/\n",
+                "proc/self/cgroup": "5:memory:/user\n0::/\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "sys/fs/cgroup/memory/user/memory.limit_in_bytes": "9223372036854771712\n",
+                "sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes": "536870912\n",
+            },
+            "sys/fs/cgroup/memory/docker/0123/memory.oom_control",
+            V1_KILLS,
+            id="version 1",
+        ),
+        pytest.param(
+            {
+                "proc/7/cgroup": "0::/app.slice/web.service\n",
+                "proc/self/cgroup": "0::/user.slice/shell\n",
+                "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+                "sys/fs/cgroup/app.slice/memory.max": "536870912\n",
+                "sys/fs/cgroup/app.slice/memory.events": V2_KILLS.format(9),
+                "sys/fs/cgroup/app.slice/web.service/memory.max": "max\n",
+            },
+            "sys/fs/cgroup/app.slice/web.service/memory.events",
+            V2_KILLS,
+            id="version 2, the limit of several services",
+        ),
+        pytest.param(
+            {
+                "proc/7/cgroup": "5:memory:/app/web\n0::/\n",
+                "proc/self/cgroup": "5:memory:/user\n0::/\n",
+                "sys/fs/cgroup/memory/app/memory.limit_in_bytes": "536870912\n",
+                "sys/fs/cgroup/memory/app/memory.oom_control": V1_KILLS.format(9),
+                "sys/fs/cgroup/memory/app/web/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            "sys/fs/cgroup/memory/app/web/memory.oom_control",
+            V1_KILLS,
+            id="version 1, the limit of several services",
+        ),
+    ],
+)
+def test_kills_at_a_limit_that_others_set_are_counted_from_the_look_on(
+    files: dict[str, str], counter: str, text: str, tmp_path: Path
+) -> None:
+    plant(tmp_path, files | {counter: text.format(3)})
+    limits = limits_of([7], tmp_path)
+    assert limits.memory_kills() == 0 and not limits.folders
+    (tmp_path / counter).write_text(text.format(5))
+    assert limits.memory_kills() == 2
+    (tmp_path / counter).write_text(text.format(0))
+    assert limits.memory_kills() == 0, "systemd has started the service again"
+    (tmp_path / counter).unlink()
+    assert limits.memory_kills() is None, "the container has gone"
+
+
+@pytest.mark.parametrize(
+    ("pids", "server", "limit"),
+    [
+        pytest.param([], "/box/server", "4096\n", id="the server's processes are not known"),
+        pytest.param([8], "/box/server", "4096\n", id="it has gone"),
+        pytest.param([7], "/box/server", "max\n", id="no limit"),
+        pytest.param([7], "/box", "4096\n", id="powerband's own"),
+        pytest.param([7], "/box/server", "", id="one around both"),
+    ],
+)
+def test_a_limit_that_holds_for_powerband_too_counts_nothing(
+    pids: list[int], server: str, limit: str, tmp_path: Path
+) -> None:
+    files = {
+        "proc/7/cgroup": f"0::{server}\n",
+        "proc/self/cgroup": "0::/box\n",
+        "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+        "sys/fs/cgroup/box/server/memory.max": limit,
+        "sys/fs/cgroup/box/server/memory.events": V2_KILLS.format(3),
+        "sys/fs/cgroup/box/memory.max": "8192\n",
+        "sys/fs/cgroup/box/memory.events": V2_KILLS.format(3),
+    }
+    assert limits_of(pids, plant(tmp_path, files)) == cgroups.NO_LIMITS
+
+
+@pytest.mark.parametrize(
+    ("places", "counted"),
+    [
+        pytest.param({7: "/", 8: "/box", 9: "/box"}, ["box"], id="the server beneath its launcher"),
+        pytest.param({7: "/box/a", 8: "/box/b"}, ["box/a", "box/b"], id="each worker in its own"),
+        pytest.param({7: "/box", 8: "/box/a"}, ["box"], id="one that is counted above, too"),
+    ],
+)
+def test_kills_count_in_the_cgroups_of_all_processes_of_the_server(
+    places: dict[int, str], counted: list[str], tmp_path: Path
+) -> None:
+    groups = {
+        f"sys/fs/cgroup/{name}/{file}": text
+        for name in ("box", "box/a", "box/b")
+        for file, text in (("memory.max", "4096\n"), ("memory.events", V2_KILLS.format(3)))
+    }
+    files = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cgroup.controllers": "memory\n", **groups}
+    plant(tmp_path, files | {f"proc/{pid}/cgroup": f"0::{place}\n" for pid, place in places.items()})
+    limits = limits_of(places, tmp_path)
+    assert limits.oom_files == tuple(tmp_path / f"sys/fs/cgroup/{name}/memory.events" for name in counted)
+    for file in limits.oom_files:
+        file.write_text(V2_KILLS.format(4))
+    assert limits.memory_kills() == len(counted)
 
 
 def test_what_a_killed_powerband_left_is_removed_and_nothing_else(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -24,12 +24,18 @@ from powerband.model.experiment import Ready, Subject
 from powerband.model.plan import Setting
 from powerband.processes import deployed_subject
 from powerband.processes.asked_help import help_of
-from powerband.processes.deployed_subject import SAID_BYTES, check_process, run_command, with_process_start
+from powerband.processes.deployed_subject import (
+    SAID_BYTES,
+    check_process,
+    deployed_up,
+    run_command,
+    with_process_start,
+)
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.ports import listener
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import is_here, render
+from powerband.processes.subject_process import SubjectFiles, render
 
 
 @pytest.fixture
@@ -120,14 +126,61 @@ def test_a_run_knows_when_its_process_began() -> None:
     assert with_process_start(started) is started
 
 
-def test_who_listens_and_whether_it_is_here() -> None:
+@pytest.mark.parametrize(
+    ("command", "may_be_down", "found"),
+    [
+        (("redeploy", "8"), True, ["not there", "changed", ""]),
+        (("redeploy", "8"), False, ["not there", Code.NOT_REACHABLE]),
+        (None, True, ["not there", Code.NOT_REACHABLE]),
+    ],
+    ids=["a later trial", "the first trial", "no command"],
+)
+def test_a_server_that_a_setting_ended_may_be_started_again_by_the_next_change(
+    tmp_path: Path,
+    pump: Pump,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    command: tuple[str, ...] | None,
+    may_be_down: bool,
+    found: list[str],
+) -> None:
+    server = Subject(name="s", url="http://127.0.0.1:1/", deployed=Deployed(command=command))
+    files = SubjectFiles(
+        tmp_path / "log", tmp_path / "err", cast(Any, None), tmp_path / "apply.log", tell_address=lambda address: None
+    )
+    happened: list[str] = []
+
+    def unanswered(*_: object, **__: object) -> str:
+        reason = "" if "changed" in happened else "not there"
+        happened.append(reason)
+        return reason
+
+    monkeypatch.setattr(deployed_subject, "_unanswered", unanswered)
+    monkeypatch.setattr(deployed_subject, "change", lambda *_: happened.append("changed"))
+    monkeypatch.setattr(deployed_subject, "_await_workers", lambda *_: None)
+    monkeypatch.setattr(deployed_subject, "probe_up", lambda *_: nullcontext())
+    watched: list[bool] = []
+    try:
+        with deployed_up(
+            server,
+            Setting(()),
+            engine=Path("e"),
+            files=files,
+            pump=pump,
+            on_applied=lambda: None,
+            on_watched=lambda probe, place: watched.append(place.here),
+            may_be_down=may_be_down,
+        ):
+            assert happened == found and watched == [True]
+    except TrialFailed as failed:
+        assert [*happened, failed.failure.code] == found
+
+
+def test_who_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         found = listener(port)
         assert found is not None and found[1] == os.getpid()
-        there = render(Subject(name="s", url=f"http://127.0.0.1:{port}/", deployed=Deployed()), Setting(()), Path("e"))
-        assert is_here(there)
-        assert not is_here(replace(there, host="192.0.2.1", port=1)), "an address for documentation: nobody answers"
     assert listener(port) is None
 
 

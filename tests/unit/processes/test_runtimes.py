@@ -53,6 +53,27 @@ def planted(folder: Path, mapped: str) -> Path:
 
 
 @pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        (["go", "run", ".", "8080"], False),
+        (["/usr/local/go/bin/go", "-C", "server", "run", "."], False),
+        (["/tmp/go-build1/b001/exe/server", "8080"], True),
+        (["server", "run"], True),
+        ([], True),
+    ],
+)
+def test_go_run_is_no_server_beside_the_one_that_it_started(
+    words: list[str], seen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Elf, "section", lambda _, name: b"go1.26.8")
+    monkeypatch.setattr(Elf, "symbol", lambda _, name: None)
+    folder = planted(tmp_path, "")
+    (folder / "cmdline").write_text("".join(f"{word}\0" for word in words))
+    view = view_of(process(folder, 4), time.monotonic())
+    assert (view is not None and (view.runtime, view.cpus) == ("Go", 4)) == seen
+
+
+@pytest.mark.parametrize(
     ("version", "asked", "cpus", "source"),
     [("3.13", "5", 5, "set"), ("3.12", "5", 16, "derived"), ("3.13", "default", 16, "derived")],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,12 +15,13 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from fakes.pages import ROOT
 from powerband.base.hosts import http_url
-from powerband.base.procfs import tcp_sockets
+from powerband.base.procfs import ProcessStat, tcp_sockets
 from powerband.model.experiment import Ready, Subject
 from powerband.model.plan import Setting
 from powerband.processes import deployed_subject, ports, subject_process
@@ -29,6 +31,7 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import (
     Stranger,
+    listener,
     local_port_range,
     pick_port,
     port_is_free,
@@ -39,6 +42,7 @@ from powerband.processes.ports import (
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import (
     Rendered,
+    RunningSubject,
     SubjectFiles,
     check_command,
     describe_exit,
@@ -190,6 +194,24 @@ def test_how_many_processes_serve_a_port() -> None:
     assert serving(port) == 0
 
 
+@pytest.mark.parametrize(
+    ("holders", "found"),
+    [
+        ([("systemd", 1, 0), ("nginx", 9, 20), ("nginx", 8, 10)], ("nginx", 8)),
+        ([("systemd", 1, 0)], ("systemd", 1)),
+        ([("gunicorn", 1, 0), ("gunicorn", 9, 10)], ("gunicorn", 1)),
+        ([], None),
+    ],
+    ids=["a service that was started", "one that was not", "a container's first process", "nobody"],
+)
+def test_who_was_given_a_socket_listens_and_not_systemd(
+    monkeypatch: pytest.MonkeyPatch, holders: list[tuple[str, int, int]], found: tuple[str, int] | None
+) -> None:
+    stats = [ProcessStat(pid, name, "S", 0, pid, started, 0, 0, 0) for name, pid, started in holders]
+    monkeypatch.setattr(ports, "_holders", lambda port: stats)
+    assert listener(80) == found
+
+
 def own_name() -> str:
     return Path("/proc/self/comm").read_text().strip()
 
@@ -275,6 +297,45 @@ def test_an_exit_in_words(code: int | None, number: int | None, words: str) -> N
         involuntary_switches=0,
     )
     assert words in describe_exit(exited)
+
+
+@pytest.mark.parametrize(
+    ("counts", "code", "number", "ended_as"),
+    [
+        (True, 0, None, Code.WORK_ENDED),
+        (True, 3, None, Code.DIED),
+        (True, None, 9, Code.DIED),
+        (False, 0, None, Code.DIED),
+    ],
+)
+def test_a_program_that_drives_itself_may_be_done_but_a_server_may_not(
+    tmp_path: Path, counts: bool, code: int | None, number: int | None, ended_as: Code
+) -> None:
+    (tmp_path / "log").write_text("all 1000 rows loaded\n")
+    probe = SimpleNamespace(exited=SimpleNamespace(asked=False, exit_code=code, signal=number), jvms=list)
+    counter = SimpleNamespace() if counts else None
+    running = RunningSubject(rendered(), cast(Any, probe), tmp_path / "log", cast(Any, counter))
+    with pytest.raises(TrialFailed) as failed:
+        running.check_alive()
+    assert failed.value.failure.code == ended_as
+    assert failed.value.failure.message.endswith("all 1000 rows loaded")
+
+
+def test_the_processes_of_a_server_are_those_below_powerbands_own_or_of_one_that_runs_already_all(
+    tmp_path: Path,
+) -> None:
+    """In place of the keeper, the probe and the server there are this process, a shell and what that starts."""
+    script = "sleep 60 & echo $!; wait"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, process_group=0) as shell:
+        try:
+            assert shell.stdout is not None
+            server = int(shell.stdout.readline())
+            probe = cast(Any, SimpleNamespace(pid=os.getpid()))
+            assert {os.getpid(), shell.pid, server} & RunningSubject(rendered(), probe, tmp_path).pids() == {server}
+            found = deployed_subject.DeployedSubject(rendered(), probe, tmp_path / "log", pid=shell.pid)
+            assert found.pids() == {shell.pid, server} and not replace(found, pid=None).pids()
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
 def test_an_address_is_told_as_a_url_has_it() -> None:

@@ -203,3 +203,34 @@ def test_collectors_and_housekeepers_are_known_by_their_names(pool: str, collect
     rows = [event(0, sample(pool, 0, 0, 0)), event(1, sample(pool, 0, 0, 1))]
     found = one(*rows, start_s=0, end_s=1)
     assert (found.collects, found.housekeeping) == (collects, housekeeping)
+
+
+@pytest.mark.parametrize(
+    ("processes", "polls", "parts"),
+    [
+        (3, 3, [("gunicorn", 27, {"sleep": 1}), ("gunicorn (event loop, free)", 3, {"poll": 1})]),
+        (3, 4, [("gunicorn", 26, {"sleep": 1}), ("gunicorn (event loop, free)", 4, {"poll": 1})]),
+        pytest.param(6, 3, [("gunicorn", 30, {"poll": 0.1, "sleep": 0.9})], id="half of the loops do not poll"),
+        pytest.param(3, 9, [("gunicorn", 30, {"poll": 0.3, "sleep": 0.7})], id="threads that poll now and then"),
+        pytest.param(14, 16, [("gunicorn", 30, {"poll": 8 / 15, "sleep": 7 / 15})], id="no threads behind the loops"),
+        pytest.param(1, 2, [("gunicorn", 30, {"poll": 1 / 15, "sleep": 14 / 15})], id="loops of one process"),
+    ],
+)
+def test_threads_behind_free_loops_are_told_apart_where_not_all_are_listed(
+    processes: int, polls: int, parts: list[tuple[str, float, dict[str, float]]]
+) -> None:
+    """30 threads, of each process two are listed. The rest lies behind loops if one of each process always polls."""
+
+    def look(at_s: int) -> dict[str, Any]:
+        waits = {"poll": polls * at_s, "sleep": (30 - polls) * at_s}
+        listed = [
+            {"tid": tid, "pid": tid // 2, "pool": "gunicorn", "name": "gunicorn", "on_cpu_ns": 0, "switches": 0}
+            for tid in range(2 * processes)
+        ]
+        return {**event(at_s, sample("gunicorn", 0, 0, 30 * at_s, waits, threads_now=30)), "threads": listed}
+
+    found = watched_pools([look(at_s) for at_s in range(4)], 0, 3 * SECOND)
+    assert [(pool.name, pool.use.threads, dict(pool.use.blocked_on)) for pool in found] == [
+        (name, pytest.approx(threads), pytest.approx(kinds)) for name, threads, kinds in parts
+    ]
+    assert found[0].loops is (len(parts) == 1)

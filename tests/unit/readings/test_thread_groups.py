@@ -139,6 +139,25 @@ def test_a_pool_behind_threads_that_wait_for_its_results_is_one_of_its_own() -> 
     assert sizes([LOOP, *in_turns]) == {"python (event loop)": 1, "python": 12}
 
 
+@pytest.mark.parametrize(
+    ("computing", "cpu_ms", "looks", "apart"),
+    [
+        pytest.param(4, 950, {}, True, id="never seen to wait"),
+        pytest.param(4, 900, {"lock": 3}, True, id="seen between two tasks"),
+        pytest.param(4, 600, {}, False, id="much of the time"),
+        pytest.param(1, 950, {}, False, id="a single one"),
+    ],
+)
+def test_threads_that_compute_all_the_time_are_a_pool_of_their_own(
+    computing: int, cpu_ms: int, looks: dict[str, int], apart: bool
+) -> None:
+    """Node's loop, the threads of libuv, which have requests in hand, and idle ones of V8."""
+    busy = [Thread(10 + number, 2, looks, cpu_ms=cpu_ms) for number in range(computing)]
+    idle = [Thread(tid, 2, {"lock": 10}, switches=1) for tid in range(3, 8)]
+    others = {"python (at work)": computing, "python": 5} if apart else {"python": computing + 5}
+    assert sizes([LOOP, *busy, *idle]) == {"python (event loop)": 1, **others}
+
+
 def test_a_first_thread_that_watches_over_workers_holds_no_request() -> None:
     watches = Thread(2, 2, {"other": 10}, cpu_ms=0, switches=1, idle={"other": 10})
     workers = [Thread(tid, 2, {"socket": 9, "lock": 1}) for tid in (4, 5, 6)]

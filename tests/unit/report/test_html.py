@@ -252,6 +252,9 @@ def test_a_soak_stands_beside_the_trials_before_it() -> None:
     within = SoakFigure("response_time_ns_p99", 20e6, 20e6, 19e6, 21e6, worse=False)
     text = Outline(render_page(synthetic.page(replace(failing, soak=replace(late, figures=(within,)))))).text
     assert "not judged" in text and "as before" not in text
+    far = SoakFigure("goodput_per_s", 650.0, 1000.0, 430.0, 2300.0, worse=False)
+    text = Outline(render_page(synthetic.page(replace(analysis, soak=replace(soak, figures=(far,)))))).text
+    assert "not judged" in text and "as before" not in text, "it lost a third, within the interval of two trials"
 
 
 def test_capacities_have_curves_and_tables() -> None:

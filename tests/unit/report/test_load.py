@@ -3,6 +3,8 @@
 import json
 import math
 
+import pytest
+
 from fakes.trials import Figures, histogram, summary
 from powerband.loads.websocket.measured import with_absent
 from powerband.model.load import Load, Step
@@ -37,8 +39,9 @@ def test_the_figures_of_a_known_load() -> None:
     assert document["outcomes"] == {"ok": 10_000}
     lag = document["send_lag_ns"]
     assert lag.pop("count") == 100
-    assert all(math.isclose(figure, 50_000, rel_tol=1e-3) for figure in lag.values())
     assert set(lag) == {"mean", "p50", "p90", "p95", "p99", "p999", "max"}
+    assert {name for name, figure in lag.items() if figure is None} == {"p95", "p99", "p999"}, "of too few requests"
+    assert all(math.isclose(figure, 50_000, rel_tol=1e-3) for figure in lag.values() if figure is not None)
     assert math.isclose(document["engine_cpu_share_max"], Figures().thread_share)
 
 
@@ -117,3 +120,46 @@ def test_percentiles_rank_what_was_not_answered_last_as_in_a_trial() -> None:
     assert load_document(half, LOAD)["service_time_ns"] == load_document(whole, LOAD)["service_time_ns"]
     text = load_text(half, LOAD)
     assert text.count("≥10.0 s") == 4 and "50 % of the requests due were not answered rightly" in text
+
+
+P99_9 = "a response time p99.9 needs 10,000: a load.duration of 20 s (--duration 20s) would do at this rate"
+P99 = (
+    "a response time p99 needs 1,000: a load.duration of 50 s (--duration 50s) would do at this rate; p99.9 needs 500 s"
+)
+P90 = (
+    "a response time p90 needs 100: a load.duration of 20 s (--duration 20s) would do at this rate; p95 needs 40 s, "
+    "p99 needs 200 s and p99.9 needs 2,000 s"
+)
+
+
+@pytest.mark.parametrize(
+    ("requests", "left_out", "told"),
+    [
+        (10_000, [], None),
+        (5_000, ["p999"], P99_9),
+        (200, ["p99", "p999"], P99),
+        (50, ["p90", "p95", "p99", "p999"], P90),
+    ],
+)
+def test_percentiles_of_too_few_requests_are_left_out_as_in_a_trial(
+    requests: int, left_out: list[str], told: str | None
+) -> None:
+    found = fleet(Figures(goodput_per_s=requests / 10, window_s=10))
+    document = load_document(found, LOAD)
+    times = document["response_time_ns"]
+    assert [name for name, figure in times.items() if figure is None] == left_out
+    sentence = None if told is None else f"only {requests:,} requests were due in the window, and {told}"
+    assert document.get("few_requests") == sentence
+    lines = load_text(found, LOAD).splitlines()
+    (row,) = [line for line in lines if line.startswith("response time")]
+    assert row.split().count("-") == len(left_out)
+    assert max(map(len, lines)) <= 100
+    shown = " ".join(" ".join(lines).split())
+    assert "requests were due" not in shown if sentence is None else sentence in shown
+
+
+def test_requests_that_were_due_count_for_a_percentile_though_they_failed() -> None:
+    document = load_document(fleet(Figures(goodput_per_s=20, window_s=10, failed=800)), LOAD)
+    times, service = document["response_time_ns"], document["service_time_ns"]
+    assert times["p99"] == 10e9 and times["p999"] is None
+    assert service["p95"] is not None and service["p99"] is None, "only 200 were answered"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,6 +71,32 @@ def test_retries_stop_at_the_limit_of_one_trial_and_at_the_budget_of_the_run() -
     assert len(run(BlockPlanner(never, 1), lambda spec: result(spec, "host_steal"))) == 6
 
 
+@pytest.mark.parametrize("code", ["no_request_ended", "short_window"])
+@pytest.mark.parametrize(("cause", "attempts"), [("", 1), ("engine_stopped", 3), ("host_steal", 3)])
+def test_no_answer_is_waited_for_again_only_where_the_machine_or_the_load_engine_stood_still(
+    code: str, cause: str, attempts: int
+) -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=1, retry_budget=1.0)), 1)
+    slow = planner._settings[1]
+
+    def outcome(spec: TrialSpec) -> TrialResult:
+        problems = tuple(Problem(each, "it is so") for each in (code, cause) if each)
+        return replace(result(spec), problems=problems if spec.setting == slow else ())
+
+    assert [spec.attempt for spec in run(planner, outcome) if spec.setting == slow] == list(range(1, attempts + 1))
+
+
+@pytest.mark.parametrize(("code", "attempts"), [("generator_cpu", 2), ("host_steal", 3)])
+def test_what_the_load_engine_limits_twice_is_not_repeated_until_it_is_slow_enough(code: str, attempts: int) -> None:
+    """A disturbed trial is repeated further: that favours nobody."""
+    planner = BlockPlanner(experiment(measure=Measure(repeats=2, retries=2, retry_budget=1.0)), 1)
+    fast = planner._settings[1]
+    done = run(planner, lambda spec: result(spec, code if spec.setting == fast else ""))
+    of_fast = [(spec.block, spec.attempt) for spec in done if spec.setting == fast]
+    assert of_fast == [(block, attempt) for block in range(2) for attempt in range(1, attempts + 1)]
+    assert planner.left == {}
+
+
 def test_a_setting_that_only_fails_leaves_with_its_reason() -> None:
     planner = BlockPlanner(experiment(measure=Measure(repeats=5, retry_budget=1.0)), 1)
     bad = planner._settings[1]
@@ -77,6 +104,14 @@ def test_a_setting_that_only_fails_leaves_with_its_reason() -> None:
     assert [spec.block for spec in done if spec.setting == bad] == [0, 0, 0]
     assert "because of not_ready" in planner.left[bad]
     assert len(done) == 3 + 5 * 2 == planner.planned_total
+
+
+def test_a_setting_whose_invariant_can_never_be_checked_leaves_as_well() -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=5, retry_budget=1.0)), 1)
+    bad = planner._settings[1]
+    done = run(planner, lambda spec: result(spec, "invariant_unknown" if spec.setting == bad else ""))
+    assert [(spec.block, spec.attempt) for spec in done if spec.setting == bad] == [(0, 1), (1, 1)]
+    assert "because of invariant_unknown" in planner.left[bad]
 
 
 def test_a_setting_that_leaves_is_repeated_in_no_other_block_in_flight() -> None:

@@ -10,6 +10,7 @@ from fakes.edges import Server, answers_of, capacity_experiment, result, search,
 from powerband.analyze.settings.capacities import hold_capacity_contest
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.trial.faults import with_first_start
+from powerband.base.units import significant
 from powerband.model.experiment import Design, Experiment, Objective
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, TrialResult, Verdict
@@ -70,9 +71,9 @@ def test_worse_settings_leave_and_the_best_is_named_with_its_capacity() -> None:
     assert not planner.left, "they are worse, and did not fail"
     tried = {threads: sum(trial.setting == setting(threads) for trial in results) for threads in (1, 2, 4)}
     assert tried[1] < tried[4] and tried[2] < tried[4]
-    assert analysis.answer.sentences[0].startswith(
-        "Use threads=4: 95 % of starts hold p99 < 50ms and errors < 0.1% up to "
-    )
+    first = analysis.answer.sentences[0]
+    assert first.startswith("Use threads=4: 95 % of starts hold p99 < 50ms and errors < 0.1% up to about ")
+    assert f" trials; plan with {significant(found.low)}/s)" in first, "the figure is an estimate"
     assert [point.rate_per_s for point in best.capacity.curve] == sorted(p.rate_per_s for p in best.capacity.curve)
 
 
@@ -167,6 +168,15 @@ def test_a_disturbed_trial_is_repeated_at_its_rate_and_says_nothing() -> None:
     assert (results[3].attempt, results[3].rate_per_s) == (2, results[2].rate_per_s)
     row = analyse(made, results, planner.progress).settings[0]
     assert row.invalid == 1 and row.trials == len(results) - 2
+
+
+@pytest.mark.parametrize("code", ["no_request_ended", "short_window"])
+def test_a_first_look_in_which_no_request_ended_is_not_repeated(code: str) -> None:
+    made = capacity_experiment((1, 2))
+    honest = answers_of({threads: Server() for threads in (1, 2)}, dice())
+    planner, results = search(made, lambda spec: result(spec, {}, code) if spec.setting == setting(1) else honest(spec))
+    assert [(trial.stage, trial.attempt) for trial in results if trial.setting == setting(1)] == [(Stage.SATURATE, 1)]
+    assert f"because of {code}" in planner.left[setting(1)]
 
 
 def test_a_server_that_dies_under_a_rate_does_not_bear_it() -> None:

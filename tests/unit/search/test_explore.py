@@ -193,6 +193,20 @@ def test_a_setting_that_fails_is_not_repeated_and_is_learnt_from() -> None:
     assert all(float(setting.as_dict()["threads"]) <= 16 for setting in explorer.finalists())
 
 
+def test_a_setting_that_outruns_the_load_engine_is_not_repeated_and_races() -> None:
+    """The best settings leave the load engine no CPU: their trials count for nothing but this."""
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        rate = goodput(spec.setting)
+        return told(spec, {"goodput_per_s": min(rate, 880.0)}, "generator_cpu" if rate > 880 else "")
+
+    explorer = Explorer(large(), 7)
+    specs, results = explore(explorer, answer)
+    assert len(specs) == 60, "no retries"
+    limited = {result.setting for result in results if not result.valid}
+    assert limited and limited <= set(explorer.finalists())
+
+
 def test_a_first_start_that_was_never_ready_is_repeated_at_once() -> None:
     explorer = Explorer(large(), 7)
     ran = list[TrialResult]()

@@ -96,7 +96,7 @@ def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks(
     assert still_open(contest, compliance, table, contest.settings) == [cheap]
 
 
-@pytest.mark.parametrize(("factor", "blocks"), [("revision", 8), ("flavour", 4)])
+@pytest.mark.parametrize(("factor", "blocks"), [("revision", 9), ("flavour", 5)])
 def test_revisions_go_on_until_they_have_a_verdict_and_settings_until_the_answer_is_known(
     factor: str, blocks: int
 ) -> None:
@@ -252,6 +252,16 @@ def test_no_block_begins_that_would_not_end_within_the_budget() -> None:
     assert planner.planned_total == 6
 
 
+@pytest.mark.parametrize(("budget_s", "race", "fresh"), [(5, 3, 0), (6, 6, 0), (8, 6, 2), (12, 6, 6)])
+def test_a_second_block_comes_before_the_time_to_confirm(budget_s: int, race: int, fresh: int) -> None:
+    """Each trial takes 1 s. One block of three names no setting, so there is nothing yet to confirm: the six fresh
+    starts get what time is left after a second."""
+    planner = RacePlanner(race_of(3, budget=f"{budget_s}s"), 1)
+    results = run_planner(planner, lambda spec: {"goodput_per_s": 10 ** threads(spec) * noisy(spec)})
+    assert Counter(result.stage for result in results) == Counter({Stage.COMPARE: race, Stage.CONFIRM: fresh})
+    assert race_in(planner).ended_by == ("budget" if race == 3 else "decided")
+
+
 def test_a_first_block_that_shows_to_be_longer_than_the_budget_is_cut_short() -> None:
     """Each trial takes 1 s."""
     assert len(run_planner(planner := RacePlanner(race_of(3, budget="2s"), 1), serve)) == 1
@@ -329,6 +339,17 @@ def test_what_does_not_count_is_run_again(code: str) -> None:
     results = run_planner(planner, lambda spec: code if spec.number == 2 else serve_well(spec))
     again = [result for result in results if result.setting == results[1].setting and result.block == 0]
     assert [result.valid for result in again] == [False, True]
+
+
+@pytest.mark.parametrize(("code", "attempts"), [("generator_cpu", 2), ("host_steal", 3)])
+def test_what_the_load_engine_limits_twice_gets_no_third_attempt_that_may_be_slow_enough(
+    code: str, attempts: int
+) -> None:
+    """The third attempt at threads=2 would count."""
+    planner = RacePlanner(race_of(3, repeats=2, confirm=0), 1)
+    results = run_planner(planner, lambda spec: code if threads(spec) == 2 and spec.attempt < 3 else serve_well(spec))
+    first = [result for result in results if result.setting.id == "threads=2" and result.block == 0]
+    assert [result.attempt for result in first] == list(range(1, attempts + 1))
 
 
 def test_a_race_of_some_of_the_settings_is_confirmed_too() -> None:

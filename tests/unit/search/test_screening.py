@@ -192,6 +192,22 @@ def test_a_setting_whose_answers_take_longer_than_a_short_trial_races_in_full_on
     assert len(late) != 6 or short.total() == 2, "two show that the answers take longer"
 
 
+@pytest.mark.parametrize("code", ["", "unavailable", "no_request_ended", "short_window"])
+def test_full_trials_are_not_shortened_where_answers_took_longer_than_short_ones(code: str) -> None:
+    """A slow setting whose trials all end before its answers would have no figure, or count as failed."""
+
+    def late(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        return result_of(spec, code, 2.0) if code and spec.stage is Stage.SCREEN and threads(spec) == 0 else result
+
+    made, specs, analysis = screened(TWO_AHEAD, late, repeats=3, confirm=0)
+    full = [spec for spec in specs if spec.stage is Stage.COMPARE]
+    whole = code in ("no_request_ended", "short_window")
+    assert full and all((spec.window_ns is None) is whole for spec in full)
+    rounds = made.measure.repeats if whole else rounds_most(made, full[0].window_ns)
+    assert len({spec.block for spec in full}) <= rounds, "of the full length no more than were asked for"
+    assert analysis.race is not None and analysis.race.grid_trials == rounds * len(made.settings())
+
+
 def test_settings_that_had_not_settled_leave_where_four_times_as_much_would_not_do() -> None:
     """Queues of users fill for longer than a short trial lasts, so all short trials end at the limit of the warm-up."""
 
@@ -274,6 +290,45 @@ def test_a_setting_that_still_got_faster_leaves_only_where_it_cannot_catch_up(ra
     full = {spec.setting.id for spec in specs if spec.stage is Stage.COMPARE}
     assert ("threads=0" in full) is stays
     assert "threads=3" not in full
+
+
+@pytest.mark.parametrize("regret", [None, 0.1])
+@pytest.mark.parametrize(("rate", "rises", "full"), [(600.0, 9, 3), (600.0, 2, 3), (600.0, 1, 2), (100.0, 9, 2)])
+def test_among_six_settings_one_that_still_got_faster_has_a_third_full_trial_if_it_may_catch_up(
+    rate: float, rises: int, full: int, regret: float | None
+) -> None:
+    """By chance one of six settings rises in two trials of two in more than one run of twenty. `rises`: in so many of
+    its first trials the setting does."""
+
+    rates = (rate, 1000.0, 500.0, 500.0, 500.0, 500.0)
+
+    def rising(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        true = rates[threads(spec)]
+        quiet = true + (result.metrics["goodput_per_s"] - true) / 20
+        metrics = {**result.metrics, "goodput_per_s": quiet}
+        return replace(result, metrics=metrics, rising=threads(spec) == 0 and spec.block < rises)
+
+    _, specs, analysis = screened(rates, rising, screen=None, regret=regret)
+    counts = Counter(threads(spec) for spec in specs if spec.stage is Stage.COMPARE)
+    assert counts == {0: full, 1: full, 2: 2, 3: 2, 4: 2, 5: 2}
+    waits = (rate, rises) == (600.0, 9)
+    assert ("threads=0 cannot be judged yet" in " ".join(analysis.answer.sentences)) is waits
+    assert (analysis.answer.setting is None) is waits
+
+
+def test_settings_that_warm_up_like_the_leader_have_no_third_trial_for_that() -> None:
+    """The settings of a JVM all still compile while they are measured: more trials would not settle
+    which is best once warm, a longer warm-up may."""
+    rates = (600.0, 1000.0, 500.0, 500.0, 500.0, 500.0)
+
+    def rising(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        return replace(result, metrics={**result.metrics, "goodput_per_s": rates[threads(spec)]}, rising=True)
+
+    _, specs, analysis = screened(rates, rising, screen=None, confirm=3)
+    assert Counter(threads(spec) for spec in specs) == dict.fromkeys(range(6), 2)
+    answer = analysis.answer
+    assert answer.kind is AnswerKind.NOT_ENOUGH_DATA and answer.setting is None
+    assert "until all are warm (--warmup 20s, measure.warmup): threads=1 looks best so far" in answer.sentences[0]
 
 
 def test_full_trials_that_give_less_than_short_ones_contradict_nothing_while_the_winner_leads() -> None:
@@ -395,10 +450,33 @@ def test_short_trials_that_end_before_a_slow_server_has_answered_bar_no_setting(
         errors = 0.22 if spec.stage is Stage.SCREEN else 0.0
         return replace(result, metrics={**result.metrics, "error_rate": errors, "achieved_rate_per_s": 1000.0})
 
-    _, specs, analysis = screened(EQUAL, starved, budget="100s", objective={"subject_to": ["error_rate < 1%"]})
+    _, specs, analysis = screened(EQUAL, starved, budget="90s", objective={"subject_to": ["error_rate < 1%"]})
     assert {spec.stage for spec in specs} == {Stage.SCREEN}
     assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA and len(analysis.answer.undecided) == len(EQUAL)
     assert all(row.feasible and "short trials" in row.uncertain_because[0] for row in analysis.settings)
+
+
+@pytest.mark.parametrize(("budget_s", "full", "fresh"), [(90, 0, 0), (110, 2, 0), (130, 2, 1)])
+def test_where_short_trials_judge_nothing_full_ones_come_before_the_time_to_confirm(
+    budget_s: int, full: int, fresh: int
+) -> None:
+    """Too few requests for a p99 in half a second. The short trials take 12 s, a full round 44 s, and a round of fresh
+    starts 22 s, of which three are wanted."""
+
+    def with_p99(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        p99 = {} if spec.stage is Stage.SCREEN else {"response_time_ns_p99": 20e6}
+        return replace(result, metrics={**result.metrics, **p99})
+
+    _, specs, analysis = screened(
+        (1000.0, 1000.0, 1000.0, 1500.0), with_p99, budget=f"{budget_s}s", objective={"subject_to": ["p99 < 500ms"]}
+    )
+    assert sum(trial.took_s or 0.0 for trial in analysis.trials) <= budget_s
+    assert len({spec.block for spec in specs if spec.stage is Stage.COMPARE}) == full
+    assert len({spec.block for spec in specs if spec.stage is Stage.CONFIRM}) == fresh
+    if full:
+        assert analysis.answer.setting is not None and threads_of(analysis.answer.setting) == 3
+    else:
+        assert "A longer budget (design.budget) would decide" in analysis.answer.sentences[1]
 
 
 def test_an_answer_for_which_there_is_only_time_for_short_trials_says_so() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from fakes.edges import Server, answers_of, capacity_experiment
 from fakes.races import race_of, result_of, run_planner, threads
+from fakes.trials import experiment
+from powerband.analyze.runs.revisions import compare_revisions
 from powerband.analyze.settings.compare import analyse
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
@@ -46,6 +48,35 @@ def test_the_winner_runs_once_more_after_all_else() -> None:
     assert results[:-1] == before
     assert (results[-1].stage, results[-1].setting.id) == (Stage.SOAK, "threads=2")
     assert results[-1].block > max(result.block for result in before)
+
+
+@pytest.mark.parametrize("ratio", [0.9, 1.0, 1.1])
+def test_of_two_revisions_the_new_one_is_soaked_whichever_serves_more(ratio: float) -> None:
+    design = {"order": "race", "seed": 7, "confirm": 0, "soak_ns": 10 * MINUTE_NS}
+    made = experiment({"revision": ("old", "new")}, measure={"repeats": 6}, design=design)
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float]:
+        rate = 1000.0 * (ratio if spec.setting.as_dict()["revision"] == "new" else 1.0)
+        return {"goodput_per_s": rate * (1 + 0.001 * (spec.block % 3)), "error_rate": 0.0, "threads_max": 4.0}
+
+    planner = planner_for(made, 7)
+    results = run_planner(planner, outcome)
+    assert (results[-1].stage, results[-1].setting.id) == (Stage.SOAK, "revision=new")
+    analysis = analyse(made, results, planner.progress)
+    assert analysis.soak is not None and analysis.soak.lasts
+    found = compare_revisions(made, analysis)
+    assert analysis.soak.sentence in found.further
+    assert found.to_json()["further"] == list(found.further), "the JSON tells of a soak that held, too"
+
+
+def test_of_three_revisions_the_best_is_soaked() -> None:
+    design = {"order": "race", "seed": 7, "confirm": 0, "soak_ns": 10 * MINUTE_NS}
+    made = experiment({"revision": ("a", "b", "c")}, measure={"repeats": 6}, design=design)
+    rates = {"revision=a": 500.0, "revision=b": 1000.0, "revision=c": 400.0}
+    results = run_planner(
+        planner_for(made, 7), lambda spec: {"goodput_per_s": rates[spec.setting.id] * (1 + 0.001 * (spec.block % 3))}
+    )
+    assert (results[-1].stage, results[-1].setting.id) == (Stage.SOAK, "revision=b")
 
 
 @pytest.mark.parametrize(("said", "soaks"), [("foreign_cpu", 3), ("died", 1), ("not_ready", 1)])

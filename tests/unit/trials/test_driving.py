@@ -14,7 +14,7 @@ from powerband.processes.engine_fleet import GO_LEAD_NS, GO_LEAD_PER_ENGINE_NS, 
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.stop_request import StopRequest
-from powerband.trials.driving import DriveLoop, load_over
+from powerband.trials.driving import DriveLoop, falls_behind, load_over
 from powerband.wire.message import Wire
 from powerband.wire.specs import Go, StartMeasure
 
@@ -67,6 +67,28 @@ def pump() -> Iterator[Pump]:
 
 
 def ignored(_intervals: list[FleetInterval]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("asked_per_s", "answered", "behind"),
+    [
+        pytest.param(500.0, 50, False, id="all is served"),
+        pytest.param(500.0, 40, True, id="a part is not"),
+        pytest.param(500.0, 0, True, id="nothing is"),
+        pytest.param(11.0, 1, False, id="few requests, of which chance may leave out some"),
+    ],
+)
+def test_a_server_that_falls_behind_its_rate_is_told_by_the_answers_in_the_window(
+    asked_per_s: float, answered: int, behind: bool
+) -> None:
+    driver = FakeDriver()
+    driver.phases = {"measure": 1000 * MS, "drain": 11_000 * MS}
+    for at in range(150):  # in the warm-up and in the drain it answers nothing
+        ok = answered if 10 <= at < 110 else 0
+        driver.intervals.append(FleetInterval(at * 100 * MS, (at + 1) * 100 * MS, ok, ok, 1.0, 0))
+    assert falls_behind(driver, asked_per_s) is behind
+    driver.phases.clear()
+    assert not falls_behind(driver, asked_per_s)
 
 
 def test_go_leaves_time_to_reach_each_engine() -> None:

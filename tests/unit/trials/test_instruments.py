@@ -9,11 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from fakes.trials import START_NS, Figures, probe_lines
 from powerband.loads.driver import TrialSetup, WarmUp
+from powerband.loads.http import driver as http_driver
 from powerband.model.experiment import Design, Experiment, Measure, Subject
 from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
@@ -124,6 +126,18 @@ def test_a_fixed_warm_up_is_the_drivers_own_unless_an_instrument_pauses() -> Non
     assert (warmup(none, pause_ns=1).by_command, warmup(none, pause_ns=1).driver_ns) == (False, 0)
 
 
+def test_users_begin_within_a_fixed_warm_up_also_if_a_command_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(http_driver, "fleet_specs", lambda load, **given: told.update(given))
+    monkeypatch.setattr(http_driver, "fleet_up", lambda *given: None)
+    made = experiment(warmup_ns=2 * SECOND)
+    setup, subject = MagicMock(warmup=warmup(made, pause_ns=1)), MagicMock()
+    setup.trial.load, setup.trial.experiment = made.load, made
+    subject.rendered.url = "http://127.0.0.1:1/"
+    http_driver.engines_up(setup, subject)
+    assert (told["warmup_ns"], told["fixed_ns"]) == (None, 2 * SECOND)
+
+
 @pytest.mark.parametrize("load", [{"ramp_ns": 9 * SECOND}, {"users": None, "rate_per_s": 5.0, "ramp_ns": 9 * SECOND}])
 def test_a_fixed_warm_up_lasts_as_long_as_the_ramp_unless_there_is_none(load: dict[str, Any]) -> None:
     lengths = [warmup(experiment(load, warmup_ns=asked * SECOND)).fixed_ns for asked in (0, 2, 20)]
@@ -139,7 +153,30 @@ def test_users_with_a_set_number_of_requests_have_no_warm_up(load: dict[str, Any
 def test_an_open_warm_up_lasts_until_the_load_is_built_up() -> None:
     ramped = experiment({"ramp_ns": 9 * SECOND, "think": 2 * SECOND}, warmup_min_ns=SECOND, warmup_max_ns=5 * SECOND)
     made = warmup(ramped)
-    assert (made.least_ns, made.most_ns) == (11 * SECOND, 9 * SECOND)
+    assert (made.least_ns, made.most_ns) == (9 * SECOND, 10 * SECOND)
+
+
+def test_long_pauses_of_one_step_make_no_warm_up_longer_than_it_may_be() -> None:
+    """The first pause of each user is cut to a random part, so that as many ask from then on as later."""
+    made = warmup(experiment({"think": 60 * SECOND}, warmup_min_ns=SECOND, warmup_max_ns=5 * SECOND))
+    assert (made.least_ns, made.most_ns) == (4 * SECOND, 5 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("load", "least_s"),
+    [
+        ({"think": SECOND}, 2),  # the least of a warm-up
+        ({"think": 3 * SECOND}, 3),
+        ({"think": SECOND, "scenario": [{"name": str(n)} for n in range(10)]}, 10),
+        ({"think": 30 * SECOND, "scenario": [{"name": str(n)} for n in range(10)]}, 60),
+        ({"think": 3 * SECOND, "users": None, "rate_per_s": 50.0, "scenario": [{"name": str(n)} for n in range(4)]}, 9),
+    ],
+)
+def test_users_and_arrivals_are_at_all_steps_of_a_scenario_before_the_window(
+    load: dict[str, Any], least_s: int
+) -> None:
+    made = warmup(experiment(load, warmup_min_ns=2 * SECOND, warmup_max_ns=5 * SECOND))
+    assert made.least_ns == least_s * SECOND < made.most_ns
 
 
 def test_a_load_may_last_as_long_as_a_runtime_that_compiles_holds_up_the_window() -> None:

@@ -208,7 +208,14 @@ def test_a_terminal_that_is_closed_meanwhile_does_not_cut_it_short(run: RunDir, 
 
 
 @pytest.mark.parametrize(
-    ("found", "said"), [(("server", 7), "; server listens there, and --pid 7 would watch it"), (None, "")]
+    ("found", "said"),
+    [
+        (("server", 7), "; server listens there, and --pid 7 would watch it"),
+        (("gunicorn", 1), "; gunicorn listens there, and --pid 1 would watch it"),
+        (("systemd", 1), ""),
+        (("kubectl", 7), ""),
+        (None, ""),
+    ],
 )
 def test_the_process_to_watch_is_named(
     knob: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[str, int] | None, said: str
@@ -226,8 +233,9 @@ def test_a_process_that_is_watched_but_does_not_listen_is_told_of(monkeypatch: p
         made = experiment(subject=Subject(name="s", url="http://127.0.0.1:1/", deployed=Deployed(pid=watched.pid)))
         told = f"; x (pid {other.pid}) listens there, but process {watched.pid} is watched (--pid)"
         try:
-            for pid, said in ((watched.pid, ""), (os.getpid(), ""), (other.pid, told)):
-                monkeypatch.setattr(leaving, "server_at", lambda port, pid=pid: ("x", pid))
+            listening = (("x", watched.pid, ""), ("x", os.getpid(), ""), ("ssh", other.pid, ""), ("x", other.pid, told))
+            for name, pid, said in listening:
+                monkeypatch.setattr(leaving, "server_at", lambda port, name=name, pid=pid: (name, pid))
                 assert leaving._runs_already(made).partition("it is not restarted")[2] == said
         finally:
             watched.kill()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,7 @@ def started(
     [
         Code.DIED_BEFORE_READY,
         Code.DIED,
+        Code.WORK_ENDED,
         Code.NO_RESPONSE,
         Code.NO_VALID_RESPONSE,
         Code.UNAVAILABLE,
@@ -206,6 +208,21 @@ def test_a_server_that_starts_or_serves_with_no_setting_ends_the_run_at_the_thir
     with pytest.raises(SubjectError, match=rf"no such pool 3\n.*first 3 starts.*run again; .*resume {run.path}"):
         check_first_starts(made, started(run, made, 3, order[2], "no such pool 3", code=code), run)
     assert run.records() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"), [(Code.NO_VALID_RESPONSE, False), (Code.DIED, False), (Code.NOT_READY, True)]
+)
+def test_a_revision_that_fails_under_load_where_the_other_serves_is_worse_and_no_mistake_in_the_command(
+    run: RunDir, code: Code, ends: bool
+) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"revision": ("old", "new")})
+    started(run, made, 1, 0, None)
+    for number in (2, 3):
+        check_first_starts(made, started(run, made, number, 1, "no such pool", code=code), run)
+    with pytest.raises(SubjectError, match="first 3 starts") if ends else nullcontext():
+        check_first_starts(made, started(run, made, 4, 1, "no such pool", code=code), run)
+    assert len(run.records()) == (1 if ends else 4)
 
 
 def test_a_server_that_hangs_with_every_setting_ends_the_run_as_well_but_one_that_somebody_kills_does_not(
@@ -285,6 +302,25 @@ def test_a_cause_that_lasts_ends_a_run_whose_server_started_before(run: RunDir, 
     assert [each.spec.number for each in run.records()] == [1, 2]
 
 
+@pytest.mark.parametrize("code", [Code.APPLY_FAILED, Code.NOT_READY])
+@pytest.mark.parametrize(("deployed", "ends"), [({"command": ("ssh", "there", "{n}")}, True), (True, False)])
+@pytest.mark.parametrize("levels", [(1, 2, 3), ("small", "medium", "large")])
+def test_a_command_that_reaches_a_deployed_server_no_more_ends_the_run(
+    run: RunDir, code: Code, deployed: Any, ends: bool, levels: tuple[int | str, ...]
+) -> None:
+    """The network between them may be gone, which no setting is to be blamed for."""
+    server = Subject(name="s", url="http://192.0.2.1/", deployed=deployed)
+    made = Experiment(name="x", subject=server, load=Load(users=1), factors={"n": levels})
+    started(run, made, 1, 0, None)
+    words = [f"its setting was changed to {each.id} (no route to host)" for each in made.settings()]
+    for number in (2, 3):
+        check_first_starts(made, started(run, made, number, number - 1, words[number - 1], code=code), run)
+    last = started(run, made, 4, 0, words[0], code=code)
+    with pytest.raises(SubjectError, match="last 3 trials") if ends else nullcontext():
+        check_first_starts(made, last, run)
+    assert [each.spec.number for each in run.records()] == ([1] if ends else [1, 2, 3, 4])
+
+
 def test_a_cause_that_only_settings_have_that_never_started_ends_no_run(run: RunDir) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"instances": (1, 2, 3)})
     started(run, made, 1, 0, None)
@@ -292,6 +328,47 @@ def test_a_cause_that_only_settings_have_that_never_started_ends_no_run(run: Run
         taken = started(run, made, number, 1 + number % 2, "port 80 is in use", code=Code.PORT_IN_USE)
         check_first_starts(made, taken, run)
     assert len(run.records()) == 5
+
+
+def test_a_first_trial_of_one_of_several_nodes_may_be_the_only_one_that_lacks_the_command(run: RunDir) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2)})
+    record = replace(failed(run, Code.COMMAND_NOT_FOUND, made), node="b")
+    check_first_trial(made, record, run, 2)
+    with pytest.raises(SubjectError, match=r"^b: it went wrong\n"):
+        check_first_trial(made, record, run, 1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "places", "ended_on"),
+    [
+        pytest.param("bbb", 2, "", id="one of two"),
+        pytest.param("aba", 2, "a and b", id="both"),
+        pytest.param("bbb", 1, "b", id="the only one"),
+    ],
+)
+def test_a_node_that_cannot_start_the_server_does_not_end_the_run_of_the_others(
+    run: RunDir, nodes: str, places: int, ended_on: str
+) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
+    for number, node in enumerate(nodes, 1):
+        record = replace(started(run, made, number, number - 1, "no pool"), node=node)
+        run.trial(number).write_record(record)
+        if number < len(nodes):
+            check_first_starts(made, record, run, places)
+    match = rf"^{nodes[-1]}: no pool\n.*first 3 starts, at 3 settings on {ended_on}, and nothing was measured"
+    with pytest.raises(SubjectError, match=match) if ended_on else nullcontext():
+        check_first_starts(made, record, run, places)
+    assert len(run.records()) == (0 if ended_on else 3)
+
+
+def test_nodes_that_cannot_start_the_server_where_another_did_do_not_end_the_run(run: RunDir) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
+    for number, node in enumerate("abbb", 1):
+        words = None if node == "a" else "port 80 is in use"
+        record = replace(started(run, made, number, 0, words, code=Code.PORT_IN_USE), node=node)
+        run.trial(number).write_record(record)
+        check_first_starts(made, record, run, 2)
+    assert len(run.records()) == 4
 
 
 def test_a_first_trial_that_was_interrupted_says_nothing_of_starts(run: RunDir) -> None:

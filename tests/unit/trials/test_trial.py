@@ -5,6 +5,7 @@ import os
 import re
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -12,15 +13,20 @@ from unittest.mock import MagicMock
 import pytest
 
 from fakes.trials import experiment, spec
+from powerband.loads import HTTP, SELF_DRIVEN, WEBSOCKET
+from powerband.loads.driver import WarmUp
+from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Subject
-from powerband.processes.answered import check_answered, check_joined, tls_failure
+from powerband.model.load import Load
+from powerband.processes.answered import check_answered, check_joined, lost_connections, tls_failure
 from powerband.processes.cgroups import Limits
 from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
 from powerband.trials import trial
 from powerband.trials.driving import load_over, series_of
-from powerband.trials.trial import _cpus, _Trial, pinned_to
+from powerband.trials.trial import BEHIND_S, _cpus, _Trial, pinned_to
+from powerband.wire.specs import Stop
 
 NAN = float("nan")
 
@@ -65,6 +71,22 @@ def test_no_right_answer_at_all_is_a_failure_that_says_how_requests_ended(outcom
         assert f"{count} {name}" in failed.value.failure.message
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "cure"),
+    [
+        ({"bad_response": 3, "unfinished": 1}, "HTTP/2 alone"),
+        ({"closed_early": 3}, "if it speaks TLS there and the url begins with http://"),
+        ({"bad_response": 1, "closed_early": 3}, "HTTP/2 alone"),
+        ({"closed_early": 3, "check_failed": 1}, "check the path"),
+        ({"check_failed": 3}, "check the path"),
+    ],
+)
+def test_no_path_is_blamed_where_no_answer_was_http(outcomes: dict[str, int], cure: str) -> None:
+    with pytest.raises(TrialFailed, match=cure) as failed:
+        check_answered(Counter(outcomes), {})
+    assert ("check the path" in failed.value.failure.message) == (cure == "check the path")
+
+
 def test_where_every_answer_is_rejected_the_failure_names_the_statuses() -> None:
     with pytest.raises(TrialFailed, match=r"\(12 status_rejected; status 302, 403\)"):
         check_answered(Counter(status_rejected=12), Counter({"403": 10, "302": 2}))
@@ -95,6 +117,7 @@ def test_a_server_that_still_starts_is_told_from_one_that_is_asked_for_the_wrong
         ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
         ('invalid peer certificate: certificate not valid for name "a"', "that name in the url"),
         ("received corrupt message of type InvalidContentType", "http://"),
+        ("received fatal alert: NoApplicationProtocol", "HTTP/2 alone"),
         ("received fatal alert: HandshakeFailure", ""),
     ],
 )
@@ -127,6 +150,25 @@ def test_where_nobody_could_join_the_failure_says_why() -> None:
     assert failed.value.failure.code == Code.NOT_JOINED
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "drops", "codes", "said"),
+    [
+        ({}, {"closed": 50}, {"4406": 50}, "(none ended): users who had joined lost their connections (50 closed, "
+         "close codes 4406 (50)): check load.websocket"),
+        ({"closed_early": 2}, {"closed": 1, "reset": 3}, {"none": 1}, "(2 closed_early): users who had joined lost "
+         "their connections (3 reset, 1 closed, close codes none (1))"),
+        ({"timeout": 3}, {"timeout": 3}, {}, "the server never answered a request (3 timeout)"),
+        ({}, {}, {}, "the server never answered a request (none ended)"),
+    ],
+)  # fmt: skip
+def test_a_server_that_closes_every_connection_is_not_said_to_be_silent(
+    outcomes: dict[str, int], drops: dict[str, int], codes: dict[str, int], said: str
+) -> None:
+    summaries = [{"websocket": {"drops": drops, "close_codes": codes}}, {}]
+    with pytest.raises(TrialFailed, match=re.escape(said)):
+        check_answered(Counter(outcomes), {}, lost=lost_connections(summaries))
+
+
 def test_a_container_may_run_on_any_cpu_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "usable_cores", lambda: [[cpu] for cpu in range(4)])
     subject = Subject(name="s", command=("docker", "run", "-p", "{port}:80", "image", "{threads}"))
@@ -143,8 +185,9 @@ def test_the_control_plane_keeps_off_the_subjects_cpus_and_comes_back() -> None:
         assert os.sched_getaffinity(0) == before
 
 
+@pytest.mark.parametrize("own_limit", [True, False])
 def test_a_process_that_is_killed_after_the_load_is_not_missing_from_what_was_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_limit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = tmp_path / "memory.events"
     killed.write_text("oom_kill 1\n")
@@ -153,6 +196,80 @@ def test_a_process_that_is_killed_after_the_load_is_not_missing_from_what_was_me
     made.instruments, made.setup.cpus.subject = [looks], ()
     made._subject_up.return_value.__enter__.return_value.served_by = ""
     made._serve = partial(_Trial._serve, made)
-    monkeypatch.setattr(trial, "limited", lambda _: nullcontext(Limits(oom_files=(killed,))))
+    counted = Limits(oom_files=(killed,))
+    monkeypatch.setattr(trial, "limited", lambda _: nullcontext(counted if own_limit else Limits()))
+    made._subject_up.return_value.__enter__.return_value.pids.return_value = {5, 6}
+    monkeypatch.setattr(trial, "limits_of", lambda pids: counted if pids == {5, 6} and not own_limit else Limits())
     _Trial._measure(made, MagicMock(), MagicMock(), MagicMock())
     assert made.memory_kills == 1 and looks.after_load.called
+
+
+@pytest.mark.parametrize(
+    ("kind", "joined", "waits"),
+    [
+        (HTTP, None, True),
+        (SELF_DRIVEN, None, True),
+        (WEBSOCKET, 5, True),
+        (WEBSOCKET, 0, False),
+        (WEBSOCKET, None, False),
+    ],
+)
+def test_a_first_answer_may_come_late_where_somebody_waits_for_it(
+    kind: LoadKind, joined: int | None, waits: bool
+) -> None:
+    warmup = WarmUp(joining_ns=0, fixed_ns=None, least_ns=0, most_ns=5, compiling_ns=0, first_ns=30, pause_ns=0)
+    made = MagicMock(kind=kind, warmup=warmup, probe=None)
+    made._may_answer_late = partial(_Trial._may_answer_late, made)
+    loop = MagicMock()
+    loop.wait.return_value = False
+    loop.driver.intervals = [] if joined is None else [replace(interval(0, 0, NAN), joined=joined)]
+    _Trial._warm_up(made, loop, 0)
+    assert loop.wait.call_count == (2 if waits else 1)
+    assert made._check_begun.called and made.warmup_ended_by == "limit"
+
+
+@pytest.mark.parametrize(
+    ("given", "ok", "ends", "stopped"),
+    [
+        pytest.param({"rate": 500}, 10, False, True, id="a queue that grew"),
+        pytest.param({"rate": 500}, 10, True, False, id="a queue that is soon served"),
+        pytest.param({"rate": 500}, 50, False, False, id="slow answers, but as many as asked for"),
+        pytest.param({"rate": 500, "drain": "30s"}, 10, False, False, id="the user says how long"),
+        pytest.param({"users": 64}, 10, False, False, id="users, who bound the queue"),
+    ],
+)
+def test_a_server_that_falls_behind_its_rate_is_not_waited_for(
+    given: dict[str, object], ok: int, ends: bool, stopped: bool
+) -> None:
+    """Also in a soak, which has a window of its own."""
+    made, loop = MagicMock(), MagicMock()
+    other_window = replace(spec(), window_ns=2_000_000_000)
+    made.setup.load = experiment(load=Load.model_validate(given)).as_in(other_window).load
+    loop.driver.intervals = [interval(place, ok, 1.0) for place in range(100)]
+    loop.driver.phases = {"measure": 1_000_000_000, "drain": 11_000_000_000}
+    loop.wait_for_end.side_effect = lambda timeout_s: ends or timeout_s > BEHIND_S
+    assert _Trial._await_end(made, loop)
+    assert [call.args[0] for call in loop.driver.send.call_args_list] == ([Stop()] if stopped else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "ended", "said"),
+    [
+        (HTTP, {}, None, "begun"),
+        (HTTP, {"status_rejected": 3}, None, "the first right answers came after the warm-up"),
+        (WEBSOCKET, {}, None, "the first right answers came after the warm-up"),
+        (WEBSOCKET, {}, TrialFailed(Code.NOT_JOINED, "nobody joined"), "nobody joined"),
+        (WEBSOCKET, {"closed_early": 50}, TrialFailed(Code.NO_VALID_RESPONSE, "4406 (50)"), r"4406 \(50\)"),
+    ],
+)
+def test_answers_that_come_while_the_load_ends_are_not_denied(
+    kind: LoadKind, seen: dict[str, int], ended: TrialFailed | None, said: str
+) -> None:
+    loop = MagicMock()
+    loop.driver.begun_ns, loop.driver.seen = None, Counter(seen)
+    loop.driver.check_begun.side_effect = TrialFailed(Code.NO_RESPONSE, "begun")
+    loop.driver.check_ended.side_effect = ended
+    made = MagicMock(kind=kind)
+    made.setup.load.drain_ns = 1
+    with pytest.raises(TrialFailed, match=said):
+        _Trial._check_begun(made, loop)

@@ -63,9 +63,10 @@ fn check_step(path: &str, step: &Step) -> Checked {
 
 fn check_model(model: &Model) -> Checked {
     match model {
-        Model::Closed { users, think, ramp_ns, requests_per_user, pace } => {
+        Model::Closed { users, think, ramp_ns, first_pause_ns, requests_per_user, pace } => {
             at_least(1, "model.users", u64::from(*users))?;
             at_most(DAY_NS, "model.ramp_ns", *ramp_ns)?;
+            at_most(DAY_NS, "model.first_pause_ns", *first_pause_ns)?;
             check_duration("model.think", think)?;
             pace.as_ref().map_or(Ok(()), |pace| check_duration("model.pace", pace))?;
             let most = requests_per_user.unwrap_or(1);
@@ -170,6 +171,7 @@ mod tests {
             (&["timeouts", "request_ns"], json!(DAY_NS + 1), "timeouts.request_ns: 86400000000001 must be at most"),
             (&["precision_ns"], json!(u64::MAX), "precision_ns"),
             (&["model"], json!({"kind": "closed", "users": 1, "ramp_ns": u64::MAX}), "model.ramp_ns"),
+            (&["model"], json!({"kind": "closed", "users": 1, "first_pause_ns": u64::MAX}), "model.first_pause_ns"),
             (&["interval_ns"], json!(0), "interval_ns: 0"),
             (&["phases", "deadline_ns"], json!(0), "phases.deadline_ns: 0"),
         ] {

@@ -4,10 +4,12 @@
 //! flight; an arrival is one lane. A failed request ends the pass through the scenario: a user starts the scenario
 //! again, an arrival is over.
 
+use rand::Rng;
+
 use super::core::Core;
 use super::slot::State;
 use crate::contract::outcome::Outcome;
-use crate::contract::spec::Model;
+use crate::contract::spec::{Duration, Model};
 use crate::load::flight::{COHORT, FIRST, Flight};
 use crate::load::plan::{draw, draw_first};
 use crate::load::timers::Timer;
@@ -67,9 +69,9 @@ impl Core {
             return self.end_lane(index);
         }
         let first = flight.step & FIRST;
-        let next = if anew { 0 } else { (flight.step_index() + 1) | first };
+        let next = if anew { 0 } else { flight.step_index() + 1 };
         let pause = self.plan.pauses[usize::from(flight.step_index())];
-        let pause_ns = if first == 0 { draw(&pause, &mut self.rng) } else { draw_first(&pause, &mut self.rng) };
+        let pause_ns = if first == 0 { draw(&pause, &mut self.rng) } else { self.draw_first(&pause) };
         let pause_ns = pause_ns.max(least_pause_ns(outcome));
         if pause_ns == 0 {
             let free_ns = self.done_ns;
@@ -81,6 +83,14 @@ impl Core {
             let due_ns = self.done_ns + pause_ns;
             self.recorder.pause_begins(self.done_ns);
             self.set_timer(Timer { due_ns, pause_ns, slot: index as u32, step: next, arrives: false, life: 0 });
+        }
+    }
+
+    #[cold]
+    fn draw_first(&mut self, pause: &Duration) -> u64 {
+        match self.plan.spec.model {
+            Model::Closed { first_pause_ns: most_ns @ 1.., .. } => self.rng.random_range(0..most_ns),
+            _ => draw_first(pause, &mut self.rng),
         }
     }
 

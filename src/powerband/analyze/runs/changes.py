@@ -134,6 +134,7 @@ class RunComparison:
             "format": 1,
             "verdict": self.verdict.value,
             "sentence": self.sentence,
+            "further": list(self.further),
             "paired": self.paired,
             "objective": self.objective,
             "direction": self.direction,

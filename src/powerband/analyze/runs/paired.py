@@ -13,12 +13,12 @@ from dataclasses import replace
 from powerband.analyze.runs.capacity_changes import capacity_change
 from powerband.analyze.runs.changes import Change, by_bound, smallest_difference, with_ends
 from powerband.analyze.settings.capacity import search_of
-from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.constraints import Compliance, by_clock
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.standing import verb
 from powerband.analyze.settings.starts import by_starts, unmeasured_pair
 from powerband.analyze.stats.intervals import estimate, mean_of
-from powerband.analyze.trial.faults import tried
+from powerband.analyze.trial.faults import ran_out, tried
 from powerband.base.units import format_value, joined
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
@@ -81,6 +81,8 @@ def pair_change(
         verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
     if unmet and verdict is Verdict.INCONCLUSIVE and (worse := _worse_at_slo(experiment, pair, mine, names[1])):
         verdict, because = Verdict.WORSE, worse
+    if over := ran_out(mine):
+        verdict, because = Verdict.INCONCLUSIVE, over
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
     found = Change(of, first, second, ratio, verdict, smallest, because)
     if not because:
@@ -143,7 +145,7 @@ def _doubts(compliance: Sequence[Compliance], names: Sequence[str]) -> str:
         else f"it is not certain whether {joined(them)} {verb(them, 'meets', 'meet')} the SLO ({what})"
         for (missed, what), them in who.items()
     ]
-    if clauses and not any(each.barred for each in compliance):
+    if clauses and not any(each.barred or by_clock(each.open) for each in compliance):
         clauses.append("more rounds or longer trials would decide that")
     return "; ".join(clauses)
 
@@ -185,49 +187,48 @@ def costs_of_changes(
     judged = at_confidence_for_all(experiment, len(changed))
     compared = compared_trials(experiment, trials, race)
     confidence = experiment.objective.confidence
-    costs = [_cost(judged, base, each, trials=compared, started=trials, confidence=confidence) for each in changed]
-    costs = [_by_short(experiment, base, cost, compared, race) for cost in costs]
+
+    def cost(setting: Setting) -> ChangeCost:
+        pair, names = (base, setting), ("the baseline", setting.id)
+        found = pair_change(judged, setting, pair, names, trials=compared, started=trials, confidence=confidence)
+        found = by_short(experiment, found, pair, names, trials=compared, race=race)
+        return ChangeCost(setting, *_changed(base, setting), found.ratio, found.verdict, found.because)
+
     dearest = 1.0 if experiment.objective.direction == "maximise" else -1.0
+    costs = map(cost, changed)
     return tuple(sorted(costs, key=lambda cost: (cost.ratio is None, dearest * cost.ratio.value if cost.ratio else 0)))
 
 
-def _cost(
+def by_short(
     experiment: Experiment,
-    base: Setting,
-    setting: Setting,
+    found: Change,
+    pair: Sequence[Setting],
+    names: Sequence[str],
     *,
     trials: Sequence[TrialResult],
-    started: Sequence[TrialResult],
-    confidence: float,
-) -> ChangeCost:
-    factor, level, before = _changed(base, setting)
-    names = ("the baseline", setting.id)
-    pair = base, setting
-    found = pair_change(experiment, setting, pair, names, trials=trials, started=started, confidence=confidence)
-    return ChangeCost(setting, factor, level, before, found.ratio, found.verdict, found.because)
-
-
-def _by_short(
-    experiment: Experiment, base: Setting, found: ChangeCost, trials: Sequence[TrialResult], race: Race | None
-) -> ChangeCost:
-    """The cost by the short trials of a race, if the change or the baseline left before its full ones. It is that by
-    which the change left, or else of a contest of all settings, since two short trials of a pair hardly show their
-    noise."""
+    race: Race | None,
+) -> Change:
+    """The change from the first of the pair to the second by the short trials of a race, if one of them left before its
+    full ones. It is that by which the second left while the first led, or else of a contest of all settings, since two
+    short trials of a pair hardly show their noise. `found`: by all their trials; `names`: what the two are called."""
     short = [trial for trial in trials if trial.stage is Stage.SCREEN]
     full = {trial.setting for trial in trials if trial.stage is Stage.COMPARE}
-    if not short or found.verdict is not Verdict.INCONCLUSIVE or {base, found.setting} <= full:
+    if not short or found.verdict is not Verdict.INCONCLUSIVE or full.issuperset(pair):
         return found
-    led = {look.block for look in race.looks if look.leader == base} if race else set()
+    first, second = pair
+    led = {look.block for look in race.looks if look.leader == first} if race else set()
     for left in race.departures if race else ():
-        if left.worse and left.setting == found.setting and left.block in led:
+        if left.worse and left.setting == second and left.block in led:
             return replace(found, ratio=left.effect, verdict=Verdict.WORSE, because="")
     if found.because:
         return found
     table = ResponseTable(experiment, experiment.settings(), short)
-    contest = hold_contest(experiment, table, scale_of(table), compliance_of(table), against=base, of_full=True)
-    verdict = contest.verdict(found.setting)
-    because = "only short trials compare it with the baseline" if verdict is Verdict.INCONCLUSIVE else ""
-    return replace(found, ratio=contest.effect(found.setting), verdict=verdict, because=because)
+    scale = scale_of(table)
+    contest = hold_contest(experiment, table, scale, compliance_of(table), against=first, of_full=True)
+    verdict, ratio = contest.verdict(second), contest.effect(second)
+    because = f"only short trials compare it with {names[0]}" if verdict is Verdict.INCONCLUSIVE else ""
+    smallest = smallest_difference(ratio, found.first, table.metric, log=scale.log)
+    return replace(found, ratio=ratio, verdict=verdict, smallest_difference=smallest, because=because)
 
 
 def _changed(base: Setting, setting: Setting) -> tuple[str, Level, Level]:

@@ -13,6 +13,7 @@ from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.sessions import spread_of_sessions
 from powerband.analyze.runs.unpaired import compare_runs, experiment_differences, host_differences
 from powerband.base.errors import UsageError
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis
@@ -78,6 +79,6 @@ def compare_two(
     found = (
         compare_capacities((first.experiment, second.experiment), analyses, differences, sessions)
         if first.experiment.objective.is_capacity
-        else compare_runs(*analyses, differences, sessions)
+        else compare_runs(*analyses, differences, sessions, [kind_of(run.experiment) for run in (first, second)])
     )
     return replace(found, names=(first.name, second.name))

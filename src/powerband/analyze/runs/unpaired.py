@@ -2,7 +2,8 @@
 
 Runs share no blocks, so trials cannot be paired: Welch's t interval (Welch 1947), at a confidence that holds for all
 settings together (Bonferroni); on logs if every value is above zero and no share, else on plain differences. The amount
-by which sessions of a machine differ is added to each interval (`sessions.py`).
+by which sessions of a machine differ is added to each interval (`sessions.py`), and so is that by which the clocks of
+the loads may be off.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from operator import methodcaller
 from typing import Any
 
@@ -20,10 +22,11 @@ from powerband.analyze.runs.changes import Change, RunComparison, by_bound, smal
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.starts import failed_words, unmeasured_pair, verdict_by_starts
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
-from powerband.analyze.trial.faults import tried
+from powerband.analyze.trial.faults import ran_out, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.errors import UsageError
 from powerband.base.units import format_value
+from powerband.loads.kind import LoadKind
 from powerband.loads.measured import least_of
 from powerband.model.experiment import Constraint, Experiment
 from powerband.model.host_facts import host_fact
@@ -33,10 +36,15 @@ from powerband.model.results import Analysis, SettingResult, Verdict
 
 
 def compare_runs(
-    first: Analysis, second: Analysis, warnings: Sequence[str] = (), sessions: SessionSpread = ASSUMED
+    first: Analysis,
+    second: Analysis,
+    warnings: Sequence[str] = (),
+    sessions: SessionSpread = ASSUMED,
+    kinds: Sequence[LoadKind] = (),
 ) -> RunComparison:
-    """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs. Raises
-    UsageError if the objective counts context switches and only one of the runs counted those of ended threads, too."""
+    """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs;
+    `kinds`: of the load of both runs, whose clocks may be coarse; empty: they are not. Raises UsageError if the
+    objective counts context switches and only one of the runs counted those of ended threads, too."""
     living = [_counts_living_threads(analysis) for analysis in (first, second)]
     if first.objective.startswith("context_switches_per_") and living[0] != living[1]:
         raise UsageError(
@@ -46,7 +54,7 @@ def compare_runs(
     values = _like_with_like(first, second)
     bounds = _bounds((first, second), values)
     values = [run | bound for run, bound in zip(values, bounds, strict=True)]
-    rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]
+    rows, alone = _by_common_slo((first, second))
     common = [setting for setting in values[0] if setting in values[1]]
     ran = [setting for setting in rows[0] if all(tried(run.trials, setting) for run in (first, second))]
     each = 1 - (1 - first.confidence) / max(1, len(common))
@@ -57,14 +65,19 @@ def compare_runs(
         if setting not in common:
             return _fails(setting, (first, second), values)
         both = [run[setting] for run in values]
-        found = _change(setting, both, first, scale, confidence=each, sessions=sessions)
+        found = _change(setting, both, first, scale, confidence=each, sessions=sessions, kinds=kinds)
         found = _with_ends(found, rows, first.objective)
         for index in (0, 1):
             if setting in bounds[index]:
                 _, why = _unmeasured(setting, (first, second), (index != 0, index != 1))
                 found = by_bound(found, index, found.verdict, first.objective, why)
-        at_slo = partial(_worse_at_slo, setting, (first, second), rows, 1 - each, sessions)
-        return _allowed(found, rows, 1 - each, at_slo)
+        at_slo = _changes_at_slo(setting, (first, second), rows, 1 - each, sessions=sessions, kinds=kinds)
+        over = ran_out(trial for run in (first, second) for trial in tried(run.trials, setting))
+        found = _allowed(found, rows, 1 - each, at_slo)
+        if setting in alone and found.verdict is not Verdict.WORSE:
+            because = "; ".join(filter(None, (found.because, alone[setting])))
+            found = replace(found, verdict=Verdict.INCONCLUSIVE, because=because)
+        return replace(found, verdict=Verdict.INCONCLUSIVE, because=over) if over else found
 
     return RunComparison.of(
         first,
@@ -74,6 +87,34 @@ def compare_runs(
         warnings=tuple(warnings),
         sessions=sessions,
     )
+
+
+def _by_common_slo(runs: Sequence[Analysis]) -> tuple[list[dict[Setting, SettingResult]], dict[Setting, str]]:
+    """The results of both runs by setting, as if neither had a constraint that the other lacks, since it is not known
+    whether the other meets it; and which constraint that is, in words, for each setting that may break one."""
+    asked = [{_as_asked(text): text for text in run.constraints} for run in runs]
+    rows: list[dict[Setting, SettingResult]] = []
+    alone: dict[Setting, str] = {}
+    for which, run, mine, other in zip(("first", "second"), runs, asked, asked[::-1], strict=True):
+        own = {text for each, text in mine.items() if each not in other}
+        rows.append({})
+        for row in run.settings:
+            reasons = (row.infeasible_because, row.uncertain_because)
+            broken, unsure = (tuple(why for why in each if why.partition(": ")[0] not in own) for each in reasons)
+            rows[-1][row.setting] = replace(row, infeasible_because=broken, uncertain_because=unsure)
+            if told := next((text for text in (why.partition(": ")[0] for why in chain(*reasons)) if text in own), ""):
+                alone[row.setting] = f"only the {which} run has the condition {told}"
+    return rows, alone
+
+
+def _as_asked(text: str) -> tuple[str, str, float] | str:
+    """The metric, comparison and limit of a constraint, which may be written in several ways; of one that an older
+    version wrote and that is refused now, the text."""
+    try:
+        constraint = Constraint.model_validate(text)
+    except ValueError:
+        return text
+    return constraint.metric, constraint.op, constraint.threshold
 
 
 # The facts of host.json that change what a server can do; others (load average, uptime, free memory) always differ.
@@ -179,20 +220,25 @@ def _unmeasured(setting: Setting, runs: Sequence[Analysis], measured: Sequence[b
         mine = tried(run.trials, setting)
         valid = [trial for trial in mine if trial.valid and runs[0].objective in trial.metrics]
         disturbed = bool(valid) and all(trial.disturbed for trial in valid)
-        said = f"every valid trial in the {which} run was disturbed by other programs"
-        words.append(said if disturbed else f"not measured in the {which} run")
-        ran.append(valid if disturbed else mine)
+        short = bool(valid) and all(trial.stage is Stage.SCREEN for trial in mine)  # it left the race after these
+        said = f"{'only short trials measured it' if short else 'not measured'} in the {which} run"
+        words.append(f"every valid trial in the {which} run was disturbed by other programs" if disturbed else said)
+        ran.append([] if short else valid if disturbed else mine)
     return unmeasured_pair(ran, measured, words, 1 - runs[0].confidence)
 
 
 def _allowed(
-    change: Change, rows: Sequence[Mapping[Setting, SettingResult]], error: float, worse_at_slo: Callable[[], str]
+    change: Change,
+    rows: Sequence[Mapping[Setting, SettingResult]],
+    error: float,
+    at_slo: Iterator[tuple[Constraint, Change]],
 ) -> Change:
     """The change with failed starts and constraints put first, as each run judged its own. A setting is worse in the
-    run in which it breaks a constraint, if it certainly meets all in the other, whatever it serves. If it may break one
-    there, too, it is worse where it serves worse, or where a constraint's metric is worse (`worse_at_slo`, the reason),
-    else the verdict is inconclusive. The second is neither better nor equivalent if some of its starts failed or broke
-    one, even if it is only luck that those of the first did not, or if it is not certain that it meets all."""
+    run in which it breaks a constraint, if it certainly meets all in the other, whatever it serves, unless the metrics
+    (`at_slo`) of all that it breaks may differ as sessions do. If it may break one there, too, it is worse where it
+    serves worse, or where a constraint's metric is worse, else the verdict is inconclusive. The second is neither
+    better nor equivalent if some of its starts failed or broke one, even if it is only luck that those of the first did
+    not, or if it is not certain that it meets all."""
     found = [row.get(change.setting) for row in rows]
     if found[0] is not None and found[1] is not None and found[0].starts and found[1].starts:
         starts = (found[0].starts, found[1].starts)
@@ -213,41 +259,63 @@ def _allowed(
     ]
     for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
         if broken[index] and len(clauses) == 1:
-            return replace(change, verdict=verdict, because=clauses[0])
+            alike = change.verdict is not verdict and _may_be_session(broken[index], at_slo)
+            because = f"{clauses[0]}, by no more than separate runs may differ" if alike else clauses[0]
+            return replace(change, verdict=Verdict.INCONCLUSIVE if alike else verdict, because=because)
     if not (any(broken) or (doubts[1] and change.verdict in (Verdict.BETTER, Verdict.EQUIVALENT))):
         return change
     if broken[1] and change.verdict is Verdict.WORSE:
         return change
-    if broken[1] and (because := worse_at_slo()):
+    if broken[1] and (because := _worse_at_slo(at_slo)):
         return replace(change, verdict=Verdict.WORSE, because=because)
     if all(broken):
         clauses = [f"both runs violate the SLO ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"]
     return replace(change, verdict=Verdict.INCONCLUSIVE, because="; ".join(clauses))
 
 
-def _worse_at_slo(
+def _changes_at_slo(
     setting: Setting,
     runs: Sequence[Analysis],
     rows: Sequence[Mapping[Setting, SettingResult]],
     error: float,
+    *,
     sessions: SessionSpread,
-) -> str:
-    """Why the second run is certainly worse by the metric of one of the first's constraints; empty if it is not. The
-    constraints share the error (Bonferroni)."""
+    kinds: Sequence[LoadKind],
+) -> Iterator[tuple[Constraint, Change]]:
+    """Yields each of the first run's constraints whose metric can be compared, with its change. The constraints share
+    the error (Bonferroni)."""
     for constraint in map(Constraint.model_validate, runs[0].constraints):
-        metric, unit = constraint.metric, METRICS[constraint.metric].unit
+        metric = constraint.metric
         values = [_values(run, methodcaller("get", metric), Stage.COMPARE).get(setting, []) for run in runs]
         if constraint.op == "==" or not all(values):
             continue
         direction = "maximise" if constraint.op.startswith(">") else "minimise"
         asked = replace(runs[0], objective=metric, direction=direction)
-        scale, confidence = Scale.of([*values[0], *values[1]], unit), 1 - error / len(runs[0].constraints)
-        found = _change(setting, values, asked, scale, confidence=confidence, sessions=sessions)
-        found = _with_ends(found, rows, metric)
+        scale = Scale.of([*values[0], *values[1]], METRICS[metric].unit)
+        confidence = 1 - error / len(runs[0].constraints)
+        found = _change(setting, values, asked, scale, confidence=confidence, sessions=sessions, kinds=kinds)
+        yield constraint, _with_ends(found, rows, metric)
+
+
+def _worse_at_slo(changes: Iterator[tuple[Constraint, Change]]) -> str:
+    """Why the second run is certainly worse by the metric of a constraint; empty if it is not."""
+    for constraint, found in changes:
         if found.verdict is Verdict.WORSE and found.first is not None and found.second is not None:
+            unit = METRICS[constraint.metric].unit
             before, after = (format_value(each.value, unit) for each in (found.first, found.second))
-            return found.because or f"{metric_words(metric)} {after} instead of {before}"
+            return found.because or f"{metric_words(constraint.metric)} {after} instead of {before}"
     return ""
+
+
+def _may_be_session(broken: Sequence[str], changes: Iterator[tuple[Constraint, Change]]) -> bool:
+    """True if each reason of `broken` is a constraint on a metric that is no share of requests and of which it is not
+    certain that the runs differ. What fails in one run only is no matter of the day."""
+    near = [
+        constraint.text
+        for constraint, found in changes
+        if METRICS[constraint.metric].unit != "ratio" and found.verdict in (Verdict.INCONCLUSIVE, Verdict.EQUIVALENT)
+    ]
+    return all(reason.partition(": ")[0] in near for reason in broken)
 
 
 def _with_ends(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], metric: str) -> Change:
@@ -264,10 +332,11 @@ def _change(
     *,
     confidence: float,
     sessions: SessionSpread,
+    kinds: Sequence[LoadKind],
 ) -> Change:
     """The change of a setting measured in both runs. `confidence`: that of the interval of the ratio. The half-widths
-    for trials and for sessions are added: a session's effect is one for all settings, and the sum holds for any mixture
-    of both."""
+    for trials, for sessions and for the clocks of the loads are added: a session's effect is one for all settings, and
+    the sum holds for any mixture of all."""
     a, b = map(scale.scaled, values)
     found = scale.unpaired(b, a, confidence)
     difference, half = found.value, found.half
@@ -275,10 +344,17 @@ def _change(
     base = float(np.mean(values[0]))
     of_sessions = sessions.half_width(analysis.confidence)
     half += of_sessions if scale.log else of_sessions * max(abs(float(np.mean(x))) for x in values)
+    by_trials = _verdict(difference, half, scale.allowed(analysis.margin, base), analysis.direction)
+    errors = [kind.clock_error(analysis.objective) for kind in kinds] or [0.0, 0.0]
+    by_clock = sum(float(scale.blur(x, error).mean()) for x, error in zip(values, errors, strict=True))
+    half += by_clock
     ratio = scale.ratio(difference, half, base, confidence, min(len(a), len(b)))
     verdict = _verdict(difference, half, scale.allowed(analysis.margin, base), analysis.direction)
+    words = (kind.clock_words(analysis.objective) for kind in kinds)
+    open_by_clock = verdict is Verdict.INCONCLUSIVE and (verdict is not by_trials or 2 * by_clock >= half)
+    because = next(filter(None, words), "") if open_by_clock else ""
     smallest = smallest_difference(ratio, before, analysis.objective, log=scale.log)
-    return Change(setting, before, after, ratio, verdict, smallest)
+    return Change(setting, before, after, ratio, verdict, smallest, because)
 
 
 def _verdict(difference: float, half: float, margin: float, direction: str) -> Verdict:

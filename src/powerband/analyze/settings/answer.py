@@ -12,6 +12,7 @@ from math import inf
 from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.settings.bound_words import (
     bound_clause,
+    coarse_clock,
     may_be_better,
     missed_bound,
     more_trials,
@@ -19,7 +20,7 @@ from powerband.analyze.settings.bound_words import (
     why_this_one,
 )
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, longest_window_ns
-from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
+from powerband.analyze.settings.constraints import UNSERVED, by_clock, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
 from powerband.analyze.settings.no_answer import (
@@ -41,7 +42,7 @@ from powerband.analyze.settings.standing import (
     verb,
 )
 from powerband.analyze.settings.starts import allowed_words, failed_words
-from powerband.analyze.settings.thread_line import TRACKS
+from powerband.analyze.settings.thread_line import TRACKS, threads_added
 from powerband.analyze.settings.why import (
     CPU_BUSY,
     CPU_NAMES,
@@ -53,6 +54,8 @@ from powerband.analyze.settings.why import (
     why,
 )
 from powerband.analyze.stats.edge import HELD_BY
+from powerband.analyze.stats.shares import share_least
+from powerband.analyze.trial.bottleneck.clauses import MORE_PROCESSES
 from powerband.base.units import (
     RATIO_SHOWN_MAX,
     capital,
@@ -115,7 +118,8 @@ def word_revisions(standing: Standing, decision: Decision, found: RunComparison)
     new = standing.rows[-1].setting
     sure = f"This verdict has {percent(found.confidence)} confidence."
     sure = "" if found.verdict is Verdict.INCONCLUSIVE else sure
-    told = (*found.further, sure, _missed_bound(standing, decision), _raced(standing), _unseen(standing, new))
+    missed = "" if found.verdict is Verdict.WORSE else _missed_bound(standing, decision)
+    told = (*found.further, sure, missed, _raced(standing), _unseen(standing, new))
     limits = {None if row.bottleneck is None else row.bottleneck.name for row in standing.rows}
     alike = found.verdict in (Verdict.WORSE, Verdict.BETTER) and len(limits) == 1 and None not in limits
     both = ("The old revision has the same bottleneck.",) if alike else ()
@@ -132,9 +136,11 @@ def _explored(standing: Standing) -> str:
     exploration = standing.exploration
     if exploration is None:
         return ""
+    lost = exploration.tried - len({result.setting for result in standing.explored})
+    unmeasured = f" ({lost:,} of them could not be measured)" if lost > 0 else ""
     return (
-        f"{exploration.tried:,} of {exploration.settings:,} settings were tried once, and {exploration.raced:,} raced. "
-        "Nothing is known of the others."
+        f"{exploration.tried:,} of {exploration.settings:,} settings were tried once{unmeasured}, and "
+        f"{exploration.raced:,} raced. Nothing is known of the others."
     )
 
 
@@ -157,8 +163,8 @@ def _unseen(standing: Standing, setting: Setting) -> str:
 def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> str:
     """Says that nothing beyond the setting was tried, for each parameter of the server of which it has the largest
     value, or the smallest but 0 or 1. Larger ones are not proposed if no resource is saturated at this load; of a
-    parameter that counts threads not if each user has one, or the bottleneck is one that more threads do not cure; nor
-    smaller ones than what serves too little already."""
+    parameter that counts threads not if each user has one, or the bottleneck is one that more threads do not cure, but
+    for a lock that each process has for itself; nor smaller ones than what serves too little already."""
     experiment, found = standing.experiment, standing.row(setting).bottleneck
     loaded = found is not None and found.name is BottleneckName.NONE
     users = inf if experiment.objective.is_capacity else experiment.load_for(setting).users or inf
@@ -175,12 +181,21 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
             continue
         value, added = number_of(level), added_along(standing, line_through(standing, name, setting))
         # NaN, where too few settings raced, is neither above nor below.
-        enough = (max(numbers) >= users and added >= TRACKS[0]) or (limited and not added < TRACKS[0])
+        in_vain = limited and not (added < TRACKS[0] or _adds_locks(standing, name, setting))
+        enough = (max(numbers) >= users and added >= TRACKS[0]) or in_vain
         if value == max(numbers) and not loaded and not enough:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
         elif value == min(numbers) and value not in (0, 1):
             clauses.append(f"{name}={format_level(level)} is the smallest value tried{smaller}")
     return sentences(clauses)
+
+
+def _adds_locks(standing: Standing, name: str, setting: Setting) -> bool:
+    """True if a higher value of the parameter starts more processes, and each may have a lock of its own where one is
+    the limit now."""
+    found, line = standing.row(setting).bottleneck, line_through(standing, name, setting)
+    own_lock = found is not None and found.name is BottleneckName.LOCK and MORE_PROCESSES in found.advice
+    return own_lock and threads_added({each: standing.processes.get(of) for each, of in line.items()}) >= TRACKS[0]
 
 
 def _raced(standing: Standing) -> str:
@@ -207,9 +222,13 @@ def _raced(standing: Standing) -> str:
 def _none_feasible(standing: Standing) -> tuple[str, ...]:
     nearest = _nearest(standing)
     where = holds_for(standing, nearest.setting)
+    unsure = any(_may_meet(standing, row) for row in standing.rows)
+    violates = "may violate" if _may_meet(standing, nearest) else "violates"
+    none = f"No setting {'is shown to meet' if unsure else 'meets'} the SLO ({_wanted(standing)})"
     clauses = [
         f"{nearest.setting.id} comes nearest",
-        f"it violates the SLO: {'; '.join(map(_broken, nearest.infeasible_because))}",
+        f"it {violates} the SLO: {'; '.join(map(_broken, nearest.infeasible_because))}",
+        "more starts would tell (measure.repeats)" if unsure else "",
         _failed(standing),
     ]
     if standing.experiment.objective.is_capacity and not nearest.lapsed:
@@ -219,10 +238,22 @@ def _none_feasible(standing: Standing) -> tuple[str, ...]:
             "loosen the SLO or make the server faster",
             f"trials of this length cannot test rates below {least}/s: that takes a load.duration above {longest}",
         ]
-        return (f"No setting meets the SLO ({_wanted(standing)}) at {least}/s or more{where}.", sentences(clauses))
+        return (f"{none} at {least}/s or more{where}.", sentences(clauses))
     left_out = _left_out(standing, nearest.setting)
     told = f" At {nearest.setting.id} {left_out}." if left_out else ""
-    return (f"No setting meets the SLO ({_wanted(standing)}){where}.{told}", sentences(clauses))
+    return (f"{none}{where}.{told}", sentences(clauses))
+
+
+def _may_meet(standing: Standing, row: SettingResult) -> bool:
+    """True if only the number of its starts bars the setting: they are too few to show that no more than the allowed
+    share of them is bad."""
+    objective, starts = standing.experiment.objective, row.starts
+    if not row.trials or not row.lapsed or objective.allow_failed_starts == 0:
+        return False
+    if starts is None or not starts.failed:
+        return True
+    least = share_least(starts.failed, starts.made, 1 - objective.confidence)
+    return not starts.wrong and least <= objective.allow_failed_starts
 
 
 def _broken(reason: str) -> str:
@@ -248,7 +279,8 @@ def _in_full(standing: Standing, setting: Setting) -> str:
     """The objective's figure, the load and CPUs for which it holds, the users left out of it, a setting that gave more
     but failed, and what will end it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
-    ends = soon(standing.growing.get(setting, {}))
+    window_ns = max(standing.experiment.load.duration_ns, standing.experiment.design.soak_window_ns)
+    ends = soon(standing.growing.get(setting, {}), window_ns / 1e9)
     less, failed = serves_less(standing, setting), _ahead_but_failed(standing, setting)
     more = filter(None, (_left_out(standing, setting), less, failed, ends))
     return ". ".join([figure, *map(capital, more)])
@@ -303,7 +335,9 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     open_ = any(standing.row(setting).uncertain_because for setting in _ahead(standing, leader))
     how = "were seen to" if standing.row(leader).uncertain_because else "certainly"
     among = f"of those that {how} meet the SLO, " if open_ else ""
-    first = f"Not enough data to name a setting: {among}{leader.id} looks best so far, {_in_full(standing, leader)}."
+    cold = "" if standing.warmup_s is None else f" until all are warm (--warmup {standing.warmup_s}s, measure.warmup)"
+    looks = f"{among}{leader.id} looks best so far, {_in_full(standing, leader)}"
+    first = f"Not enough data to name a setting{cold}: {looks}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
         return (first, _withdrawn(standing, confirmation.setting))
@@ -337,7 +371,8 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         who, what = names([row.setting for row in unsure]), "; ".join(unsure[0].uncertain_because)
         of = f"{unsure[0].setting.id}: " if len(unsure) > 1 else ""
         parts.append(f"it is not certain whether {who} {verb(unsure, 'meets', 'meet')} the SLO ({of}{what})")
-    if parts and not one_trial_each and not standing.experiment.objective.is_capacity:
+    by_warmth_alone = standing.warmup_s is not None and not rivals
+    if parts and not (one_trial_each or by_warmth_alone or standing.experiment.objective.is_capacity):
         parts.append(_what_decides(standing, [leader, *rivals], unsure))
     return (first, sentences([*parts, _unmeasured(standing)]))
 
@@ -357,6 +392,13 @@ def _what_decides(standing: Standing, open_: Sequence[Setting], unsure: Sequence
             "condition, such as error_rate < 1% (--slo, objective.subject_to)"
         )
     few = next((few for row in unsure if (few := standing.few_requests.get(row.setting))), None)
+    if few is None and len(open_) > 1 and (coarse := coarse_clock(standing, open_[0])):
+        return f"more trials may not decide: {coarse}"
+    if few is None and by_clock(reason for row in unsure for reason in row.uncertain_because):
+        return (
+            "more trials may not decide: set the limit further from what was measured, or let powerband's own engine "
+            "measure (powerband import turns the plan into a scenario)"
+        )
     return few or f"{more_trials(standing)} or longer trials would decide"
 
 
@@ -381,7 +423,10 @@ def _none_seen(standing: Standing) -> tuple[str, ...]:
         shown = nearest if nearest in unsure else unsure[0]
         parts.append(f"{names([row.setting for row in unsure])} may meet it")
         parts.append(f"for {shown.setting.id} the open condition is {'; '.join(shown.uncertain_because)}")
-        parts.append(standing.few_requests.get(shown.setting, ""))
+        few = standing.few_requests.get(shown.setting, "")
+        out_of_time = not late and standing.race is not None and standing.race.ended_by == "budget"
+        decide = out_of_time and not by_clock(shown.uncertain_because)
+        parts.append(few or (f"{more_trials(standing)} would decide" if decide else ""))
     return (first, sentences([*parts, _unmeasured(standing)]))
 
 
@@ -415,6 +460,8 @@ def _bound(metric: str) -> str:
 
 
 def _capacity_figure(standing: Standing, row: SettingResult) -> str:
+    """The rate that most starts hold. The figure is an estimate, and too high where few starts are slower: the low end
+    of its interval is what was shown."""
     assert row.capacity is not None
     found = row.capacity.estimate
     wanted = " and ".join(constraint.text for constraint in standing.experiment.objective.constraints)
@@ -423,10 +470,10 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     if found is None or found.low is None or found.high is None:
         return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the only trial that shows it'}"
     return (
-        f"{percent(HELD_BY)} of starts hold {wanted} up to {format_value(found.value, 'per_s')}"
+        f"{percent(HELD_BY)} of starts hold {wanted} up to about {format_value(found.value, 'per_s')}"
         f"{of_requests(standing.experiment.load)} "
         f"({percent(found.confidence)} interval {significant(found.low)} to {significant(found.high)}, "
-        f"{found.n} trials)"
+        f"{found.n} trials; plan with {format_value(found.low, 'per_s')})"
     )
 
 

@@ -19,10 +19,18 @@ from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.stats.shares import share_most
 from powerband.analyze.stats.theory import relaxation_s
-from powerband.analyze.trial.faults import LIMITED_TRIALS, NEVER_READY, fatal_codes, met_generator_limit
+from powerband.analyze.trial.faults import LIMITED_TRIALS, NEVER_READY, met_generator_limit, shown_codes
 from powerband.analyze.trial.honesty import REPEATED_CODES
 from powerband.base.units import format_duration, format_value, plural
-from powerband.loads.measured import FEW_REQUESTS, as_judged, is_lower_bound, requests_for
+from powerband.loads.measured import (
+    FEW_REQUESTS,
+    STANDARD_ERRORS,
+    as_judged,
+    in_flight_chance_per_s,
+    is_lower_bound,
+    least_served,
+    requests_for,
+)
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -35,9 +43,6 @@ than a figure, and the first few only find the edge."""
 KEPT_UP = 0.97
 """The share of the offered rate that must be served within the window. Past its capacity C a server serves the share
 C / rate. So a rate of up to 3 % above C still counts as held, and 3 % is the margin below which nothing counts."""
-IN_FLIGHT_ERRORS = 3.0
-"""The number of requests in flight differs by chance between the window's two ends, and so does that of random arrivals
-from their mean. A shortfall of up to this many standard deviations of that difference counts as served."""
 ERROR_RATES = frozenset({"error_rate", "run_error_rate"})
 OVERLOADED = REPEATED_CODES | {"no_response", "no_valid_response", "unavailable", "died"}
 """Problems by which an invalid trial shows that the subject does not bear the rate."""
@@ -70,23 +75,22 @@ def holds(experiment: Experiment, result: TrialResult) -> bool | None:
     if result.stage is not Stage.CAPACITY or result.rate_per_s is None:
         return None
     if not result.valid:
-        return False if result.status != "interrupted" and fatal_codes(result) & OVERLOADED else None
-    met = [_met(constraint, result) for constraint in experiment.objective.constraints]
-    if False in met or not _kept_up(experiment, result, result.rate_per_s):
+        return False if result.status != "interrupted" and shown_codes(result) & OVERLOADED else None
+    all_met = [met(constraint, result) for constraint in experiment.objective.constraints]
+    if False in all_met or not _kept_up(experiment, result, result.rate_per_s):
         return False
-    return None if None in met else True
+    return None if None in all_met else True
 
 
-def _met(constraint: Constraint, result: TrialResult) -> bool | None:
+def met(constraint: Constraint, result: TrialResult) -> bool | None:
+    """True if a trial met the constraint; None if its metric was not measured."""
     value = as_judged(constraint.metric, result.metrics)
     return None if value is None else constraint.holds(value)
 
 
 def _kept_up(experiment: Experiment, result: TrialResult, rate_per_s: float) -> bool:
-    """True if the server answered what was offered; rightly, unless a condition judges its errors.
-
-    A step is offered once the one before it was answered, so that a server that is offered the share e more than it can
-    serve falls short of the offers of k steps by 2 e / (k + 1) only. If it does, it must also serve the rate itself."""
+    """True if the server answered what was offered; rightly, unless a condition judges its errors. If it falls short by
+    so little that it may keep up, it must also serve the rate itself."""
     metrics, load, steps = result.metrics, experiment.load, len(experiment.load.scenario)
     offered, served = metrics.get("offered_rate_per_s"), metrics.get("goodput_per_s")
     if any(constraint.metric in ERROR_RATES for constraint in experiment.objective.constraints):
@@ -95,8 +99,8 @@ def _kept_up(experiment: Experiment, result: TrialResult, rate_per_s: float) -> 
         return True
     window_s = load.duration_ns / 1e9 if result.window_s is None else result.window_s
     response_s = metrics.get("response_time_ns_mean", 0.0) / 1e9
-    chance = IN_FLIGHT_ERRORS * math.sqrt(2 * offered * response_s) / window_s  # Little's law
-    if served >= (1 - 2 * (1 - KEPT_UP) / (steps + 1)) * offered - chance:
+    chance = in_flight_chance_per_s(offered, response_s, window_s)
+    if served >= least_served(KEPT_UP, steps) * offered - chance:
         return True
     if served < KEPT_UP * offered - chance:
         return False
@@ -104,7 +108,7 @@ def _kept_up(experiment: Experiment, result: TrialResult, rate_per_s: float) -> 
     # So late in the window the last step begins to be sent. A request that fails ends its scenario, at worst at once.
     late_s = steps * response_s + (load.pauses_ns - (experiment.warmup_ns_of(Stage.CAPACITY, load) or 0)) / 1e9
     due = steps * rate_per_s * (1 - max(0.0, late_s) / window_s - steps * metrics.get("error_rate", 0.0))
-    return served >= KEPT_UP * due - chance - IN_FLIGHT_ERRORS * steps * math.sqrt(rate_per_s / window_s)
+    return served >= KEPT_UP * due - chance - STANDARD_ERRORS * steps * math.sqrt(rate_per_s / window_s)
 
 
 @dataclass(frozen=True)
@@ -381,7 +385,7 @@ def misses(search: Search) -> tuple[str, ...]:
     rate = min(trial.rate_per_s or 0.0 for trial in lowest)
     found = []
     for constraint in search.objective.constraints:
-        missed = [trial.metrics for trial in lowest if _met(constraint, trial) is False]
+        missed = [trial.metrics for trial in lowest if met(constraint, trial) is False]
         if not missed:
             continue
         said = "too many requests got no correct response"

@@ -1,5 +1,5 @@
-"""Names what limits a setting's capacity: the resource that is full there or at which requests already queue, or
-answers that are slow before.
+"""Names what limits a setting's capacity: the resource that is full there or at which requests already queue, answers
+that are slow before, or no resource where a condition on another figure ends it.
 
 In: a setting's search. Out: the bottleneck for its row. Close to the most that the server gives, or where a queue for
 it is long enough by theory, the first look under a full load shows best what gives way; else only trials at about that
@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from powerband.analyze.settings.capacity import ERROR_RATES, Search, holds
+from powerband.analyze.settings.capacity import ERROR_RATES, Search, holds, met
 from powerband.analyze.settings.rules_of_thumb import mmc_meets, response_limit
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.trial.bottleneck.clauses import of_cpus
-from powerband.base.units import format_duration, format_value, plural, share
+from powerband.base.units import format_duration, format_value, joined, plural, share
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage
 from powerband.model.results import Bottleneck, TrialResult
@@ -60,14 +61,18 @@ def limit_of(search: Search) -> Bottleneck | None:
 def _before_it_is_full(
     search: Search, around: Sequence[TrialResult], rate: float, full: Bottleneck | None
 ) -> Bottleneck | None:
-    """The limit of a capacity that ends although the server could serve more: requests fail, random arrivals queue, or
-    answers are slow."""
+    """The limit of a capacity that ends although the server could serve more: requests fail, a condition on another
+    figure than a time is missed, random arrivals queue, or answers are slow."""
     failed = _middle(around, "error_rate")
     if any(each.metric in ERROR_RATES and not each.holds(failed) for each in search.objective.constraints):
         if full is None or full.name is BottleneckName.NONE:
             return None
         fail = f"{format_value(failed, METRICS['error_rate'].unit)} of requests fail there"
         return replace(full, evidence=(_ends_at(search, rate), fail, *full.evidence))
+    missed = _missed(search, around)
+    if missed and all(METRICS[each.metric].unit != "ns" for each in missed):
+        told = f"it misses {joined([each.text for each in missed])} there"
+        return Bottleneck(BottleneckName.NONE, (_ends_at(search, rate), told), "")
     held_up = _held_up(around)
     queue = None if held_up else _queue(search, rate)
     if queue and (full is None or full.name is not BottleneckName.NONE):  # what they queue for may have no name
@@ -76,6 +81,12 @@ def _before_it_is_full(
     if any("subject_cpu_share" in trial.metrics for trial in around):
         evidence.append(f"the server uses {of_cpus(_middle(around, 'subject_cpu_share'), None)} there")
     return Bottleneck(BottleneckName.SLOW_ANSWERS, (*evidence, *held_up), BottleneckName.SLOW_ANSWERS.advice)
+
+
+def _missed(search: Search, around: Sequence[TrialResult]) -> list[Constraint]:
+    """The conditions that some of these trials missed, in the file's order; those on errors are judged apart."""
+    asked = [each for each in search.objective.constraints if each.metric not in ERROR_RATES]
+    return [each for each in asked if any(met(each, trial) is False for trial in around)]
 
 
 def _around(search: Search, rate_per_s: float) -> list[TrialResult]:

@@ -15,11 +15,12 @@ import numpy as np
 
 from powerband.analyze.settings.contest import compared, window_ns_of
 from powerband.analyze.settings.counting import counted_share
-from powerband.analyze.stats.intervals import SD_FLOOR, exp
+from powerband.analyze.stats.intervals import SD_FLOOR, Scale, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
-from powerband.base.arithmetic import Arithmetic, Number, value
+from powerband.base.arithmetic import ROUNDING, Arithmetic, Number, value
 from powerband.base.units import capital, format_value
+from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound, least_of
 from powerband.model.claim_expression import (
     OPERATORS,
@@ -43,6 +44,8 @@ _SIDE_MAX = 1e100  # its square is still a float
 _FAR = 1e6  # times a lower bound: a verdict that stands there, too, stands wherever the value is
 
 Cells = Mapping[tuple[Setting, int], TrialResult]
+Moved = Callable[[Reference, float], float]
+"""The value that stands for a measured one."""
 
 
 def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[ClaimResult, ...]:
@@ -100,11 +103,17 @@ def _part(comparison: ClaimComparison, where: str, case: Case, cells: Cells, rul
     unit = _shared_unit(balanced)
 
     def judged_with(raised: Reference | None = None) -> tuple[_Judged, int]:
-        sides = _sides(balanced, case, cells, raised, rule.short)
+        def sides_with(moved: Moved) -> tuple[Array, Array]:
+            def moved_and_raised(reference: Reference, measured: float) -> float:
+                return (_FAR if reference == raised else 1.0) * moved(reference, measured)
+
+            return _sides(balanced, case, cells, moved_and_raised, rule.short)
+
+        sides = sides_with(lambda _, measured: measured)
         judged = _against_zero(balanced, sides[0], unit)
         if judged is None:
             counting_error = partial(_counting_error, balanced, case, cells, rule.experiment)
-            judged = _measured(balanced, sides, unit, rule, counting_error)
+            judged = _measured(balanced, sides, unit, rule, counting_error=counting_error, sides_with=sides_with)
         return judged, len(sides[0])
 
     try:
@@ -133,14 +142,21 @@ class _CannotSayError(Exception):
 
 
 def _balanced(comparison: ClaimComparison) -> ClaimComparison:
-    """Turns `a - b > 0` into `a > b`, which says the same and can be judged as a ratio, and puts zeros on the right."""
+    """Turns `a - b > 0` into `a > b`, which says the same and can be judged as a ratio, and puts zeros on the right.
+    `a - b == 0` of counts stays: it says that nothing is lost, where `a == b` allows for the margin."""
     if _is_zero(comparison.left) and not _is_zero(comparison.right):
         op, text = _MIRRORED[comparison.op], comparison.text
         comparison = ClaimComparison(op, comparison.right, comparison.left, text)
     match comparison.left:
-        case Arithmetic("-", left, right) if _is_zero(comparison.right):
+        case Arithmetic("-", left, right) if _is_zero(comparison.right) and not _is_exact(comparison):
             return replace(comparison, left=left, right=right)
     return comparison
+
+
+def _is_exact(comparison: ClaimComparison) -> bool:
+    """True if counts alone are said to be equal, or not to be: these have no error of measurement."""
+    units = {METRICS[reference.metric].unit for reference in comparison.references}
+    return comparison.op in ("==", "!=") and units == {"count"}
 
 
 def _is_zero(term: Term) -> bool:
@@ -179,11 +195,10 @@ def _sides(
     comparison: ClaimComparison,
     case: Case,
     cells: Cells,
-    raised: Reference | None,
+    moved: Moved,
     short: Collection[Setting],
 ) -> tuple[Array, Array]:
-    """The values of both sides in every block that has all their metrics: settings are paired within blocks. Those of
-    `raised` are far above what was measured."""
+    """The values of both sides in every block that has all their metrics: settings are paired within blocks."""
     references = comparison.references
     usable = [
         block
@@ -199,8 +214,7 @@ def _sides(
     for block in usable:
 
         def value_of(reference: Reference, block: int = block) -> float:
-            measured = cells[case[reference], block].metrics[reference.metric]
-            return _FAR * measured if reference == raised else measured
+            return moved(reference, cells[case[reference], block].metrics[reference.metric])
 
         try:
             pair = (value(comparison.left, value_of), value(comparison.right, value_of))
@@ -243,6 +257,7 @@ class _Judged:
     scale: str
     interval: Estimate | None
     why: str = ""
+    clock: str = ""  # of the load, if it makes half of the interval or more: a clause
 
 
 def _against_zero(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | None:
@@ -294,12 +309,15 @@ def _measured(
     sides: tuple[Array, Array],
     unit: str,
     rule: _Rule,
+    *,
     counting_error: Callable[[float], tuple[float, float]],
+    sides_with: Callable[[Moved], tuple[Array, Array]],
 ) -> _Judged:
     left, right = sides
     units = {METRICS[reference.metric].unit for reference in comparison.references}
     log = "ratio" not in units and bool((left > 0).all() and (right > 0).all())
-    differences = np.log(left) - np.log(right) if log else left - right
+    differences = _differences(sides, log=log)
+    clock_below, clock_above = _clock_error(comparison, sides_with, differences, rule.experiment, log=log)
     # Counts are exact, so that equal ones prove something; rates and times are read off finite windows and histograms.
     floor = SD_FLOOR if log and units - {"count"} else 0.0
     back = exp if log else float
@@ -308,7 +326,7 @@ def _measured(
     def interval(error: float) -> tuple[float, float, Estimate]:
         mean, half = float(differences.mean()), _half(differences, 1 - error, floor)
         below, above = (0.0, 0.0) if log else counting_error(1 - error)
-        low, high = mean - max(half, below), mean + max(half, above)
+        low, high = mean - max(half, below) - clock_below, mean + max(half, above) + clock_above
         return low, high, Estimate(back(mean), back(low), back(high), 1 - error, len(left))
 
     low, high, estimate = interval(rule.error)
@@ -325,7 +343,50 @@ def _measured(
         compare = OPERATORS[comparison.op]
         truths = {compare(end, 0.0) for end in (low, high)}
         verdict = UNDECIDED if len(truths) == 2 else HELD if True in truths else REFUTED
-    return _Judged(verdict, middle[0], middle[1], "ratio" if log else "difference", estimate)
+    coarse = clock_below + clock_above >= (high - low) / 2
+    clock = _clock_words(comparison, rule.experiment) if coarse else ""
+    return _Judged(verdict, middle[0], middle[1], "ratio" if log else "difference", estimate, clock=clock)
+
+
+def _differences(sides: tuple[Array, Array], *, log: bool) -> Array:
+    """The left side less the right one in each block, of logarithms if `log`; a side that is not above zero there is
+    taken as the smallest that there is."""
+    left, right = (np.log(np.where(side > 0, side, 1 / _SIDE_MAX)) if log else side for side in sides)
+    return np.where(np.isclose(*sides, rtol=ROUNDING, atol=0.0), 0.0, left - right)
+
+
+def _clock_error(
+    comparison: ClaimComparison,
+    sides_with: Callable[[Moved], tuple[Array, Array]],
+    differences: Array,
+    experiment: Experiment,
+    *,
+    log: bool,
+) -> tuple[float, float]:
+    """Returns how far the true mean difference may lie below and above that of `differences`, since the load's clock is
+    coarse: each time that it took may be off, in all rounds alike, by as much as in a contest of settings."""
+    scale, below, above = Scale(log=log, relative=True), 0.0, 0.0
+    for reference in dict.fromkeys(comparison.references):
+        error = kind_of(experiment).clock_error(reference.metric)
+        for off in (-error, error) if error else ():
+            moved = _differences(sides_with(partial(_off_by, off, reference, scale)), log=log)
+            change = float((moved - differences).mean())
+            below, above = below - min(0.0, change), above + max(0.0, change)
+    return below, above
+
+
+def _off_by(error: float, which: Reference, scale: Scale, reference: Reference, measured: float) -> float:
+    """The value of a reference, as if the clock had been off by `error`, up or down, in those of `which`."""
+    if reference != which:
+        return measured
+    blur = math.copysign(float(scale.blur([measured], abs(error))[0]), error)
+    return measured * math.exp(blur) if scale.log else measured + blur
+
+
+def _clock_words(comparison: ClaimComparison, experiment: Experiment) -> str:
+    """A clause on the steps in which the load's clock counts a time of the comparison; empty if it is not coarse."""
+    words = (kind_of(experiment).clock_words(reference.metric) for reference in comparison.references)
+    return next(filter(None, words), "")
 
 
 def _half(differences: Array, confidence: float, floor: float) -> float:
@@ -375,7 +436,8 @@ def _sentence(judged: _Judged, unit: str, blocks: int, *, reckoned: bool) -> str
     else:
         middle, low, high = (_difference(figure, unit) for figure in figures)
         measured = f"{left} against {right}, a difference of {middle}"
-    open_ended = ". The interval includes both: more rounds would decide" if judged.verdict is UNDECIDED else ""
+    why = f", since {judged.clock}" if judged.clock else ": more rounds would decide"
+    open_ended = f". The interval includes both{why}" if judged.verdict is UNDECIDED else ""
     if found.low == found.high:
         return f"{measured} in each of {blocks} rounds."
     sure = f"{found.confidence * 100:.4g} % interval {low} to {high}, over {blocks} rounds"

@@ -31,6 +31,7 @@ from powerband.analyze.settings.contest import (
 )
 from powerband.analyze.settings.counting import counted
 from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
+from powerband.analyze.settings.deliveries import delivers_less, with_deliveries
 from powerband.analyze.settings.disturbers import disturbers
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.headline import Fresh, figures_of
@@ -44,8 +45,10 @@ from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
+from powerband.analyze.settings.unseen_steps import unseen_steps
 from powerband.analyze.settings.unsettled import (
     cold_capacity,
+    longer_warmup_s,
     may_catch_up,
     never_stabilised,
     still_rising,
@@ -57,13 +60,16 @@ from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import (
     FIRST_START,
     beyond_generator,
+    has_figure,
     in_one_line,
     is_excused,
+    ran_out,
     subjects_own,
     tried,
 )
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.units import format_duration, plural, time_text
+from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, OWN, metric_words
@@ -85,9 +91,10 @@ TAKES_TIME = frozenset({"error_rate", "users_unserved", "users_unserved_share"})
 """Metrics that count users whose answer may come after the end of a short trial."""
 RESUME = "resume the run to finish it"
 """The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
+COARSE_CLOCK = "jmeter_clock"
 NOTED = (
     *(FIRST_START, "served_by_another", "own_affinity", "redirects", "out_of_memory", "much_logged"),
-    *("killed_at_stop", "jmeter_transactions", "not_all_joined", "stood_still", "short_window"),
+    *("killed_at_stop", "jmeter_transactions", COARSE_CLOCK, "not_all_joined", "stood_still", "short_window"),
 )
 """Problems that leave a trial valid, but may make its figures those of something else than was meant; and the first
 start that does not count."""
@@ -145,10 +152,13 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         regret=decision.regret,
         regret_asked=experiment.design.regret,
     )
-    answer = with_caveat(answer, restless)
+    less = delivers_less(experiment, rows)
+    answer = with_deliveries(with_caveat(answer, restless), less)
     if soak is not None and soak.lasts is False:  # this was asked for, so it comes first
         first, *rest = answer.sentences
-        first = f"{sentence(in_one_line(soak.sentence))} {re.sub('^Use ', 'But for that, use ', first)}"
+        if soak.setting == answer.setting:  # not so of two revisions, of which the new one is soaked
+            first = re.sub("^Use ", "But for that, use ", first)
+        first = f"{sentence(in_one_line(soak.sentence))} {first}"
         answer = replace(answer, sentences=(first, *rest))
     elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
@@ -177,6 +187,8 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         trials=tuple(sorted(whole, key=lambda result: result.number)),
         warnings=(
             *_warnings(experiment, rows, results, progress),
+            *unseen_steps(experiment, [row.setting for row in rows]),
+            *less.values(),
             *disturbers(experiment, results),
             *cpus_kept(experiment, standing.cpus, results),
             *runtime_limits(experiment, results),
@@ -281,6 +293,8 @@ def _by_blocks(
     decision = unbound = _decide(standing)
     if _bounds_hold(standing, decision, progress):
         wanted = [row.setting for row in rows if row.verdict is not Verdict.WORSE]
+        if experiment.compares_revisions:  # the question is how much better the old one may be, whichever leads
+            wanted = [setting for setting in wanted if setting == settings[-1]]
         regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race, of_full=of_full)
         decision = with_regret(decision, regrets, table, scale, experiment)
     if race is not None and decision.chosen is not None:
@@ -467,24 +481,26 @@ def _standing(
 ) -> Standing:
     failed: dict[Setting, str] = {}
     unmeasured: dict[Setting, str] = {}
-    rising = still_rising(experiment, results)
+    metric, rising = experiment.objective.metric, still_rising(experiment, results)
     for row in rows:
         mine = tried(results, row.setting)
         if row.trials:
-            lacking = [r for r in mine if r.stage is Stage.COMPARE and r.valid and not _shows(experiment, r)]
+            lacking = [r for r in mine if r.stage is Stage.COMPARE and r.valid and metric not in r.metrics]
             if beyond_generator(mine) and not experiment.objective.is_capacity:
                 unmeasured[row.setting] = BEYOND_GENERATOR
+            elif over := ran_out(mine):
+                unmeasured[row.setting] = over
             elif lacking and row.verdict is not Verdict.WORSE:
-                unmeasured[row.setting] = _lacks(experiment.objective.metric, lacking)
-            elif row.setting in rising and row.setting != contest.leader and may_catch_up(row):
+                unmeasured[row.setting] = _lacks(metric, lacking)
+            elif row.setting in rising and row.setting != contest.leader and may_catch_up(row.effect):
                 unmeasured[row.setting] = RISING
             continue
         own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
         (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
     in_play = {row.setting for row in rows if _may_answer(row)}
-    # With a quota, or if the server sets its own affinity, each setting may have other CPUs.
     with_cpus = [each for each in results if each.valid and each.cpus]
     with_cpus.sort(key=lambda each: each.setting == contest.leader)
+    seen_inside = [each for each in results if each.valid and each.runtimes]
     return Standing(
         experiment=experiment,
         rows=rows,
@@ -493,10 +509,13 @@ def _standing(
         blocks=blocks,
         failed=failed,
         unmeasured=unmeasured,
-        explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
+        explored=tuple(result for result in results if result.stage is Stage.EXPLORE and has_figure(result, metric)),
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
         cpus=with_cpus[-1].cpus if with_cpus else None,
+        cpus_of={each.setting: each.cpus for each in with_cpus if each.cpus is not None},
+        processes={each.setting: sum(view.processes for view in each.runtimes) for each in seen_inside},
         rising=rising,
+        warmup_s=longer_warmup_s(results, rising) if RISING in unmeasured.values() else None,
         few_requests=_few_requests(experiment, results),
     )
 
@@ -517,10 +536,6 @@ def _why_lacking(metric: str, lacking: Sequence[TrialResult]) -> str:
     """The note on a trial that lacks the objective, after a colon; empty if there is none."""
     code = "users_unfinished" if metric == "finish_s" else "few_requests"
     return next((f": {p.message}" for result in lacking for p in result.problems if p.code == code), "")
-
-
-def _shows(experiment: Experiment, result: TrialResult) -> bool:
-    return result.valid and experiment.objective.metric in result.metrics
 
 
 def _decide(standing: Standing) -> Decision:
@@ -547,7 +562,9 @@ def _decide(standing: Standing) -> Decision:
     # That a start failed is a fact; that one broke a constraint may be luck at its limit.
     by_luck = any(row.lapsed and not (row.starts and row.starts.failed) for row in rows)
     if len(equivalent) > 1 or undecided or by_luck:
-        return Decision(AnswerKind.EQUIVALENT_SET, standing.cheapest(equivalent)[0], equivalent, undecided)
+        about_new = standing.experiment.compares_revisions and rows[-1].setting in equivalent
+        named = rows[-1].setting if about_new else standing.cheapest(equivalent)[0]
+        return Decision(AnswerKind.EQUIVALENT_SET, named, equivalent, undecided)
     return Decision(AnswerKind.BEST, leader, equivalent, undecided)
 
 
@@ -594,12 +611,14 @@ def _warnings(
         yield from filter(None, (_cut_short(experiment, rows, progress), short_windows(experiment)))
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {in_one_line(reason)}"
-    invalid = sum(row.invalid for row in rows)
+    # Those of settings that do not race count, too; in a capacity search an invalid trial may answer all the same.
+    invalid = sum(row.invalid for row in rows) if experiment.objective.is_capacity else sum(map(_spoilt, results))
     if 0 < invalid < len(done):  # the answer says that nothing could be measured, and why
         yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
-    yield from _noted(done)
+    yield from _noted(experiment, done)
+    yield from _never_raced(rows, done)
     unsure: dict[str, list[Setting]] = {}
     for row in rows:
         for what in row.uncertain_because:
@@ -608,10 +627,22 @@ def _warnings(
         yield f"it is not certain whether {names(those)} {verb(those, 'meets', 'meet')} the SLO ({what})"
 
 
-def _noted(done: Sequence[TrialResult]) -> Iterator[str]:
-    """Yields each note of `NOTED` as its first trial has it, and in how many more."""
+def _never_raced(rows: Sequence[SettingResult], done: Sequence[TrialResult]) -> Iterator[str]:
+    """Yields a warning if the work of settings was over too early before the race, so that they did not come into
+    it."""
+    raced = {row.setting for row in rows}
+    over = [trial for trial in done if trial.setting not in raced and ran_out([trial])]
+    if over:
+        those = list(dict.fromkeys(trial.setting for trial in over))
+        yield f"{names(those)} could not be measured, and may be better: {ran_out(over)}"
+
+
+def _noted(experiment: Experiment, done: Sequence[TrialResult]) -> Iterator[str]:
+    """Yields each note of `NOTED` as its first trial has it, and in how many more; that of a coarse clock only where
+    the objective asks for a time by it."""
     noted = [trial for trial in done if trial.valid or is_excused(trial, done)]
-    for code in NOTED:
+    by_clock = any(map(kind_of(experiment).clock_error, experiment.objective.needed_metrics))
+    for code in (each for each in NOTED if by_clock or each != COARSE_CLOCK):
         those = [(trial, note.message) for trial in noted for note in trial.problems if note.code == code]
         if those:
             first, message = those[0]

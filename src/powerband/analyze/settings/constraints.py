@@ -3,20 +3,23 @@
 In: the values of its valid trials, and how many of its starts failed. Out: what it misses and what is open, in words.
 The interval of the mean decides, never the estimate alone: among equal settings at a limit, estimates lie on either
 side by luck. For a share of requests it is no narrower than their number allows (`counting.py`); where none failed,
-the share that may fail unseen is stated and bars nothing, as for starts. Besides, no more starts may fail or break a
-constraint than the objective allows: a mean hides the start in which a third of the requests failed.
+the share that may fail unseen is stated and bars nothing, as for starts. Nor is it narrower than the load's clock can
+tell. Besides, no more starts may fail or break a constraint than the objective allows: a mean hides the start in which
+a third of the requests failed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from powerband.analyze.settings.counting import counted_share
 from powerband.analyze.settings.starts import allowed_words, failed_words, is_allowed, is_surely_more
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.base.units import format_value, percent, plural
+from powerband.loads import kind_of
+from powerband.loads.kind import CLOCK
 from powerband.loads.measured import as_judged, least_of
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS, metric_words
@@ -74,8 +77,8 @@ def judge(
     it is at least the highest lower percentile that was measured, which takes its place where it breaks the limit.
     A constraint that the mean may meet lapses if more starts break it than are allowed (`is_allowed`, at the same
     error), and is missed if these are certainly more than luck (`is_surely_more`). A trial alone, and each start, has
-    the interval that its number of requests gives to a share of them; a share of which none was seen meets its limit,
-    however few the requests, and what these may hide is `hidden`."""
+    the interval that its number of requests gives to a share of them, and the load's clock to a time by it; a share of
+    which none was seen meets its limit, however few the requests, and what these may hide is `hidden`."""
     objective = experiment.objective
     constraints = in_force(objective, trials)
     allowed = objective.allow_failed_starts
@@ -97,7 +100,7 @@ def judge(
             continue
         confidence = max(1 - 2 * error, 0.01)
         values = [metrics[constraint.metric] for metrics in measured]
-        found = _by_number(experiment, constraint.metric, estimate_of(values, constraint.metric, confidence), measured)
+        found = _widened(experiment, constraint.metric, _estimate(values, constraint.metric, confidence), measured)
         ends_each = [
             _ends_of_start(experiment, constraint.metric, value, metrics, confidence)
             for metrics in known
@@ -109,16 +112,14 @@ def judge(
         seen &= here
         text = f"{constraint.text}: it was {'at least ' if at_least else ''}{format_value(found.value, unit)}"
         if found.low is None:
-            verdict = _certainly(constraint, *max(ends_each)) if settings == 1 else None
-            text += " in its only trial"
-            if settings == 1 and verdict is None:
-                text += f" of few requests, {_range_words(*max(ends_each), unit)}"
+            verdict, how = _by_only_trial(experiment, constraint, max(ends_each), decides=settings == 1)
         else:
             verdict = _certainly(constraint, *found.ends)
             if verdict and not here:  # a mean of lower bounds
                 verdict = None
-            if verdict is None:
-                text += f", {_range_words(*found.ends, unit, floor=0.0 if min(values) >= 0 else -math.inf)}"
+            floor = 0.0 if min(values) >= 0 else -math.inf
+            how = f", {_range_words(experiment, constraint, found.ends, floor)}" if verdict is None else ""
+        text += how
         bad = sum(_certainly(constraint, *ends) is False for ends in ends_each)
         if verdict is False:
             missed.append(text)
@@ -169,13 +170,43 @@ def shortfalls(objective: Objective, metrics: Mapping[str, float]) -> float:
 def _ends_of_start(
     experiment: Experiment, metric: str, value: float, metrics: Mapping[str, float], confidence: float
 ) -> tuple[float, float]:
-    """The interval of one start's value by its number of requests alone; the value twice if that says nothing of it."""
-    return _by_number(experiment, metric, Estimate(value, value, value, confidence, 1), [metrics]).ends
+    """The interval of one start's value by its number of requests and the load's clock alone; the value twice if these
+    say nothing of it."""
+    return _widened(experiment, metric, Estimate(value, value, value, confidence, 1), [metrics]).ends
 
 
-def _by_number(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
-    """The estimate no narrower than its number of requests allows, but for a share of which none was seen."""
-    return counted_share(experiment, metric, found, trials) if found.value else found
+def _estimate(values: Sequence[float], metric: str, confidence: float) -> Estimate:
+    """The estimate of a metric. A count that was the same in all trials has no width: counts are exact, and a limit may
+    well be what a server keeps to, as `threads <= 8`."""
+    found = estimate_of(values, metric, confidence)
+    if METRICS[metric].unit != "count" or len(set(values)) > 1:
+        return found
+    ends = (None, None) if found.low is None else (values[0], values[0])
+    return replace(found, value=values[0], low=ends[0], high=ends[1])
+
+
+def _widened(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
+    """The estimate with an interval no narrower than its number of requests allows, but for a share of which none was
+    seen, and wider by as much as the load's clock may be off."""
+    found = counted_share(experiment, metric, found, trials) if found.value else found
+    error = kind_of(experiment).clock_error(metric)
+    if not error or found.low is None or found.high is None:
+        return found
+    # The values of such a clock are no less than twice its error, so that an end below that is due to noise.
+    return replace(found, low=found.low - min(error, abs(found.low) / 2), high=found.high + error)
+
+
+def _why_wide(experiment: Experiment, metric: str, width: float) -> str:
+    """Says that the load's clock makes half of an interval of this width or more, so that more trials hardly narrow it;
+    else empty."""
+    kind = kind_of(experiment)
+    words = kind.clock_words(metric)
+    return f", as {words}" if words and width <= 4 * kind.clock_error(metric) else ""
+
+
+def by_clock(reasons: Iterable[str]) -> bool:
+    """True if one of the reasons of `Compliance.open` is that the load's clock is too coarse for the limit."""
+    return any(CLOCK in reason for reason in reasons)
 
 
 def _hidden(
@@ -190,12 +221,29 @@ def _hidden(
     return [] if constraint.holds(most) else [told]
 
 
-def _range_words(low: float, high: float, unit: str, floor: float = -math.inf) -> str:
-    """An interval in words. One on the log scale that is a hundredfold and more wide to either side has ends that are
-    only arithmetic. `floor`: the least value that there is; a share is not below zero."""
+def _by_only_trial(
+    experiment: Experiment, constraint: Constraint, ends: tuple[float, float], *, decides: bool
+) -> tuple[bool | None, str]:
+    """The verdict by the interval of a single trial, None if it is open, and the words that follow its figure.
+    `decides`: False if one trial shows nothing, as there are others to choose from."""
+    verdict, words = _certainly(constraint, *ends) if decides else None, " in its only trial"
+    if decides and verdict is None:
+        few = " of few requests" if METRICS[constraint.metric].unit == "ratio" else ""
+        words += f"{few}, {_range_words(experiment, constraint, ends)}"
+    return verdict, words
+
+
+def _range_words(
+    experiment: Experiment, constraint: Constraint, ends: tuple[float, float], floor: float = -math.inf
+) -> str:
+    """An interval of the constraint's metric in words, and why it is wide. One on the log scale that is a hundredfold
+    and more wide to either side has ends that are only arithmetic. `floor`: the least value that there is; a share is
+    not below zero."""
+    (low, high), unit = ends, METRICS[constraint.metric].unit
     if unit != "ratio" and low > 0 and high / low > ENDLESS:
         return "its trials too few and too different for limits"
-    return f"{format_value(max(floor, low), unit)} to {format_value(high, unit)}"
+    why = _why_wide(experiment, constraint.metric, high - low)
+    return f"{format_value(max(floor, low), unit)} to {format_value(high, unit)}{why}"
 
 
 def _certainly(constraint: Constraint, low: float, high: float) -> bool | None:

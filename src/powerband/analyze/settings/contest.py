@@ -14,20 +14,27 @@ from functools import cached_property
 
 import numpy as np
 
+from powerband.analyze.settings.behind import with_behind
 from powerband.analyze.settings.constraints import UNSERVED, Compliance, judge
 from powerband.analyze.settings.starts import begun_in, starts_of
 from powerband.analyze.stats.counts import EDGES
 from powerband.analyze.stats.intervals import Fit, Scale, compare_with_leader, fit_of, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, glance_at
+from powerband.base.units import parse_bytes
+from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound, least_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Departure, Estimate, Starts, TrialResult, Verdict
 
-COSTS = ("threads_max", "rss_bytes_max")
+Cost = tuple[float, ...]
+"""The parts of a setting's cost, as in `COSTS`: what comes first decides."""
+CPU_EACH = "subject_cpu_ns_per_request"
+COSTS = ("threads_max", "rss_bytes_max", CPU_EACH, "subject_cpu_cores")
 CHEAPER_BY = 1.2  # a smaller difference in cost is noise, or not worth a clause
+LITTLE_CPU = 0.05  # of one CPU; arbitrary: less than this is mostly what the server does beside requests
 SCREENED_UNTIL = 2  # blocks of short trials, then of full ones, are needed: one alone shows no noise
 FAR = 0.25
 """By this share a comparison of short trials may be off from that of full ones, besides its noise; a setting leaves if
@@ -35,23 +42,41 @@ its whole interval lies further below the leader. On servers whose warm-up had e
 later ones differed by a few percent."""
 
 
-def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
-    """The cost of a setting: its threads, then its memory; infinite if not measured. `cheapest_of` compares them.
+def cost_of(means: Mapping[str, float]) -> Cost:
+    """The cost of a setting: its threads, then its memory, then its CPU time per request or, where no requests are
+    counted, its CPUs; infinite if not measured. Less than `LITTLE_CPU` counts as so much. `cheapest_of` compares them.
 
     `means`: as `mean_of` makes them, since a reader finds these in the table of settings and can check."""
-    threads, memory = (means.get(name, math.inf) for name in COSTS)
-    return (threads if math.isinf(threads) else round(threads), memory)
+    threads, memory, each, cores = (means.get(name, math.inf) for name in COSTS)
+    if cores < LITTLE_CPU:
+        each *= LITTLE_CPU / (cores or LITTLE_CPU)
+        cores = LITTLE_CPU
+    return (threads if math.isinf(threads) else round(threads), memory, each, math.inf if CPU_EACH in means else cores)
 
 
-def cheapest_of(costs: Mapping[Setting, tuple[float, float]]) -> list[Setting]:
+def cheapest_of(costs: Mapping[Setting, Cost]) -> list[Setting]:
     """The settings that cost least, in the order of `costs`, which is that of the plan: the first is the one to name.
-    They have less than `CHEAPER_BY` times the fewest threads and, of these, less than so many times the least
-    memory."""
+    They have less than `CHEAPER_BY` times the fewest threads; of these, less than so many times the least memory; of
+    these, so of the CPU; and of these, the lowest limits of CPU and memory (`host.cpu_quota`, `host.memory_limit`)."""
     found = list(costs)
     for part in range(len(COSTS)):
         least = min((costs[setting][part] for setting in found), default=math.inf)
-        found = [s for s in found if costs[s][part] == least or costs[s][part] < CHEAPER_BY * least]
-    return found
+        found = [s for s in found if not clearly_more(costs[s][part], least)]
+    limits = {setting: _limits_of(setting) for setting in found}
+    lowest = min(limits.values(), default=())
+    return [setting for setting in found if limits[setting] == lowest]
+
+
+def _limits_of(setting: Setting) -> Cost:
+    """The CPUs and the bytes to which the levels of a setting limit the server; infinite without such a level."""
+    levels = setting.as_dict()
+    quota, memory = levels.get("host.cpu_quota"), levels.get("host.memory_limit")
+    return (math.inf if quota is None else float(quota), math.inf if memory is None else parse_bytes(memory))
+
+
+def clearly_more(cost: float, other: float) -> bool:
+    """True if a cost is at least `CHEAPER_BY` times another one. Both may be 0 or infinite."""
+    return cost != other and cost >= CHEAPER_BY * other
 
 
 def last_valid(results: Iterable[TrialResult], stage: Stage = Stage.COMPARE) -> dict[tuple[Setting, int], TrialResult]:
@@ -176,7 +201,7 @@ class ResponseTable:
         """True if the setting's valid results are those of short trials."""
         return any(result.stage is Stage.SCREEN for result in self.valid(setting))
 
-    def cost(self, setting: Setting) -> tuple[float, float]:
+    def cost(self, setting: Setting) -> Cost:
         """The cost of a setting, as `cost_of` has it."""
         trials = [result.metrics for result in self.valid(setting)]
         measured = {name: [metrics[name] for metrics in trials if name in metrics] for name in COSTS}
@@ -196,6 +221,11 @@ class ResponseTable:
         """The gain that each trial may have lost to disturbance, on the comparison's scale, (blocks, settings); NaN for
         missing cells."""
         return slack_of(self._held_up, self.values, scale)
+
+    def blur(self, scale: Scale) -> Array:
+        """How far each trial's value may lie from the truth on either side, since the load's clock is coarse, on the
+        comparison's scale, (blocks, settings); NaN for missing cells."""
+        return scale.blur(self.values, kind_of(self._experiment).clock_error(self.metric))
 
     def _of_cells(self, figure: Callable[[TrialResult], float]) -> Array:
         """A figure of each trial, (blocks, settings); NaN for missing cells."""
@@ -381,7 +411,8 @@ def hold_contest(
     single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
     difference = np.where(shared == 1, single, found.difference[0])
     above, below = _room(table.slack(scale)[:, columns], lead)
-    shift, room = (above - below) / 2, (above + below) / 2
+    own, leaders = _room(table.blur(scale)[:, columns], lead)
+    shift, room = (above - below) / 2, (above + below) / 2 + own + leaders
     leader_mean = float(np.nanmean(values[:, lead]))
     if of_full and table.screened:
         room -= np.where(np.arange(len(settings)) == lead, 0.0, scale.allowed(-FAR, leader_mean))
@@ -445,7 +476,8 @@ def compliance_of(table: ResponseTable) -> dict[Setting, Compliance]:
             unsure = (*doubts, *seen.open)
             found[setting] = replace(seen, missed=by_starts.missed, lapsed=by_starts.lapsed, open=unsure)
         elif metrics:
-            found[setting] = judged_by(setting, metrics, table.starts[setting])
+            kept = judged_by(setting, metrics, table.starts[setting])
+            found[setting] = with_behind(table.experiment_of(setting), kept, table.valid(setting))
     return {setting: _with_apart(table, setting, each) for setting, each in found.items()}
 
 

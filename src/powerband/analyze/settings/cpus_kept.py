@@ -7,6 +7,7 @@ uses fewer CPUs than a setting counts. Method: docs/methods/cpus.md.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -15,10 +16,13 @@ from powerband.base.units import joined
 from powerband.loads import kind_of
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
+from powerband.model.host_use import Pinning
 from powerband.model.plan import Setting
 from powerband.model.results import TrialResult
 from powerband.model.runtime import RuntimeView
 
+DEALT_LEAST = 3 / 8  # of the CPUs: the least that a server gets; of 8 cores one at most watches, and half drive
+ROUNDING = 1e-6  # of a mean of equal values
 _COUNTS_CPUS = re.compile(
     r"(thread|worker|loop|proc|instance|cluster|pool|cpu|core|fork|acceptor)s?|process(es)?|concurrency|parallelism"
     r"|gomaxprocs"
@@ -30,19 +34,30 @@ def holds_for(standing: Standing, setting: Setting) -> str:
     other`; for a capacity, which has a rate of its own, the CPUs alone."""
     experiment = standing.experiment
     load = "" if experiment.objective.is_capacity else kind_of(experiment).load_words(experiment.load_for(setting))
-    cpus = "" if standing.cpus is None else _on_cpus(standing, standing.cpus, setting)
-    return "".join(f", {words}" for words in (load, cpus) if words)
+    cpus = standing.cpus_for(setting)
+    where = "" if cpus is None else _on_cpus(standing, cpus, setting)
+    return "".join(f", {words}" for words in (load, where) if words)
 
 
 def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
     one = cpus.machine == 1
     if cpus.server < cpus.machine:
-        others = "the other" if cpus.machine - cpus.server == 1 else "others"
-        apart = "" if cpus.shared else f", the load generator on {others}"
+        apart = "" if cpus.shared else _apart(standing, cpus, setting)
         return f"on {cpus.server:.3g} of {_machines(cpus)}{apart}"
     used = standing.value(setting, "engine_cpu_cores") if cpus.shared else None
     load = "" if used is None else f" (the load took {100 * used / cpus.machine:.1f} % of {'it' if one else 'them'})"
     return f"on {'the only CPU' if one else f'all {cpus.machine} CPUs'} of this machine{load}"
+
+
+def _apart(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
+    """Words where the load generator runs. A CPU quota that neither the experiment nor a container of the server sets
+    may hold for powerband too: then both use up the same CPU time, whatever CPUs they run on."""
+    experiment, quota = standing.experiment, standing.value(setting, "cpu_quota_cores")
+    own = not experiment.subject.is_own_process or experiment.host_for(setting).cpu_quota is not None
+    if quota is not None and quota <= cpus.server * (1 + ROUNDING) and not own:
+        return ", by a quota" if experiment.generators else ", by a quota that the load generator may share"
+    others = "the other" if cpus.machine - cpus.server == 1 else "others"
+    return f", the load generator on {others}"
 
 
 def cpus_kept(experiment: Experiment, cpus: CpuUse | None, results: Sequence[TrialResult] = ()) -> Iterator[str]:
@@ -52,12 +67,29 @@ def cpus_kept(experiment: Experiment, cpus: CpuUse | None, results: Sequence[Tri
     if cpus is None or cpus.server >= cpus.machine or not counting:
         return
     quotas = [each.metrics["cpu_quota_cores"] for each in results if each.valid and "cpu_quota_cores" in each.metrics]
-    limited = bool(quotas) and quotas[-1] <= cpus.server
-    more = "its CPU quota allows no more" if limited else "--cpus all (host.cpus: all) gives it all of them"
+    # Only a quota gives a part of a CPU. Of several settings each may have a quota of its own.
+    in_parts = cpus.server != round(cpus.server)
+    if in_parts or any(math.isclose(quota, cpus.server, rel_tol=ROUNDING) for quota in quotas):
+        more = "its CPU quota allows no more"
+    elif _chose_fewer(experiment, cpus):
+        more = "its own CPU affinity allows no more"
+    else:
+        more = "--cpus all (host.cpus: all) gives it all of them"
     yield (
         f"with more CPUs another value of {joined(counting)} may be best: the server had {cpus.server:.3g} of "
         f"{_machines(cpus)}{_seen(results)}; {more}"
     )
+
+
+def _chose_fewer(experiment: Experiment, cpus: CpuUse) -> bool:
+    """True if the server certainly had fewer CPUs than it was given, or left them: by its own affinity (`taskset`,
+    `numactl`, `worker_cpu_affinity`)."""
+    host = experiment.host
+    if cpus.shared:
+        return not isinstance(host.pinning, Pinning)
+    if isinstance(host.cpus, int):
+        return cpus.server < host.cpus
+    return host.deals_freely and cpus.server < DEALT_LEAST * cpus.machine
 
 
 def runtime_limits(experiment: Experiment, results: Sequence[TrialResult]) -> Iterator[str]:

@@ -65,7 +65,7 @@ def _no_better(rows: Sequence[SettingResult]) -> bool:
 
 def _all_alike(experiment: Experiment, rows: Sequence[SettingResult]) -> bool:
     """True if settings of the server are equivalent and alike in threads, memory and CPU, as if it never got them."""
-    values = [[row.estimates[name].value for row in rows if name in row.estimates] for name in (*COSTS, CPU)]
+    values = [[row.estimates[name].value for row in rows if name in row.estimates] for name in COSTS]
     of_server = any(name != REVISION and not name.startswith("load.") for name in experiment.factors)
     equivalent = all(row.verdict is Verdict.EQUIVALENT for row in rows)
     return of_server and equivalent and all(max(each) <= CHEAPER_BY * min(each) for each in values if each)

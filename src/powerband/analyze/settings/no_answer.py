@@ -24,7 +24,7 @@ BEYOND_GENERATOR = (
     "at least two of its trials left the load generator no CPU, so it may be faster than its valid trials show (give "
     "the load generator more)"
 )
-RISING = "it still got faster while it was measured, and may end up ahead (lengthen measure.warmup_max)"
+RISING = "it still got faster while it was measured, and may end up ahead (lengthen its warm-up)"
 _CLOSED_ONLY = "only a load with users has it, and this load has a rate"
 _NONE_OK = "no request succeeded in the measured window: see the outcomes in the report"
 # The reason why trials lack a metric, by the beginning of its name.
@@ -35,7 +35,8 @@ _LACKED = {
     "service_time_ns": _NONE_OK,
     "send_lag_ns": _NONE_OK,
     "finish_s": "only users with a set number of requests (load.requests_per_user) finish, and some did not",
-    "burst_": "no first moments were set apart (measure.burst), or no request ended in them",
+    "burst_": "no first moments were set apart (measure.burst), no request ended in them, or it falls on one that was "
+    "not answered in them",
     "jvm_": "the server is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
     OWN: "the server's page did not have it while it measured: see metrics_url and measure.metrics",
 }

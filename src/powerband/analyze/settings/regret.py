@@ -91,8 +91,9 @@ def with_regret(
     decision: Decision, regrets: Regrets, table: ResponseTable, scale: Scale, experiment: Experiment
 ) -> Decision:
     """The decision with its bound. If it names nothing but there is a bound, it now names the cheapest of the settings
-    that are as safe as any."""
-    if decision.chosen is None:
+    that are as safe as any. Of two revisions the new one alone may have a bound, and is then named."""
+    of_other = experiment.compares_revisions and decision.chosen not in regrets.above
+    if decision.chosen is None or of_other:
         alike = regrets.alike(regrets.above, scale, experiment.objective.margin, experiment.design.regret)
         if not alike:
             return decision

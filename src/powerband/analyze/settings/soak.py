@@ -3,7 +3,8 @@
 In: an experiment and all results. Out: a `Soak`. A figure is worse if it lies beyond the interval in which one more
 trial like the compared ones would lie (Student's prediction interval on logarithms, on differences for shares and what
 may be 0; Hahn & Meeker, "Statistical Intervals", 1991, 4.7), corrected for the number of figures, and by more than the
-margin. Method: docs/methods/lasting.md.
+margin. Of few trials that interval is wide: a loss of more than `FAR` within it gives no verdict. Method:
+docs/methods/lasting.md.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.constraints import judge
-from powerband.analyze.settings.lasting import growth_of, phrases
+from powerband.analyze.settings.contest import FAR
+from powerband.analyze.settings.lasting import MEMORY, growth_of, phrases
 from powerband.analyze.stats.intervals import Scale
 from powerband.analyze.stats.special import student_t
 from powerband.analyze.trial.disturbance import RATES
 from powerband.analyze.trial.faults import subjects_own
+from powerband.analyze.trial.growing import COLLECTIONS_LEAST
 from powerband.base.units import format_value, joined, time_text
 from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
@@ -46,7 +49,8 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
         lasts = False if own else None
         return Soak(trial.setting, trial.number, length_ns, window_ns, (), lasts=lasts, sentence=f"{sentence}.")
     before = [each for each in results if each.setting == trial.setting and each.valid and _is_compared(each)]
-    names = [name for name in dict.fromkeys((experiment.objective.metric, *COMPARED)) if name in trial.metrics]
+    objective = experiment.objective
+    names = [name for name in dict.fromkeys((objective.metric, *COMPARED)) if name in trial.metrics]
     found = list(_figures(experiment, names, before, trial))
     figures = tuple(figure for figure, _ in found)
     judged = experiment.loaded_for(trial.setting).measured_for(window_ns)
@@ -58,11 +62,38 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
         lasts, verdict = None, "cannot be compared with its only trial before"
     elif lasts and (kept.missed or any(seems_worse for _, seems_worse in found)):
         lasts, verdict = None, "could not be judged, since it was disturbed"
+    elif lasts and any(is_far(figure, objective.metric, objective.direction, objective.margin) for figure in figures):
+        lasts, verdict = None, f"is too far from its {len(before)} trials before to say that it lasts"
     told = joined([_said(figure, least=is_lower_bound(figure.metric, trial.metrics)) for figure in figures])
     first = f"{head}, {trial.setting.id} {verdict}: in its last {time_text(window_ns)} {told}"
     rest = [*(f"it misses {why}" for why in at_best.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
-    sentence = "; ".join([first, *rest])
+    sentence = "; ".join([first, *rest, *(_unseen(trial, window_ns) if lasts else [])])
     return Soak(trial.setting, trial.number, length_ns, window_ns, figures, lasts=lasts, sentence=f"{sentence}.")
+
+
+def _unseen(trial: TrialResult, window_ns: int) -> list[str]:
+    """Says that nothing is known of the growth of memory, and the likely reason; empty if it is known."""
+    if MEMORY in trial.metrics:
+        return []
+    seldom = trial.metrics.get("jvm_gc_per_s", math.inf) * window_ns / 1e9 < COLLECTIONS_LEAST
+    why = "its heap was collected too seldom" if seldom else "it could not be read"
+    return [f"whether memory grows was not seen, since {why}"]
+
+
+def more_is_better(metric: str, objective: str, direction: str) -> bool:
+    """True if a soak is better with more of the metric. `objective`, `direction`: those of the run."""
+    return direction == "maximise" if metric == objective else metric in MORE
+
+
+def is_far(figure: SoakFigure, objective: str, direction: str, margin: float) -> bool:
+    """True if a figure that is judged is worse than before by more than `FAR`, or than the margin if that is larger,
+    even if it lies within the interval. `objective`, `direction`: those of the run."""
+    if figure.before is None or (figure.metric in UNJUDGED and figure.metric != objective):
+        return False
+    plain = Scale(log=False, relative=METRICS[figure.metric].unit != "ratio")
+    allowed = plain.allowed(max(FAR, margin), figure.before)
+    loss = figure.before - figure.soaked
+    return (loss if more_is_better(figure.metric, objective, direction) else -loss) > allowed
 
 
 def _is_compared(trial: TrialResult) -> bool:
@@ -92,16 +123,16 @@ def _figures(
     for name in names:
         those = quiet if METRICS[name].unit == "ns" and len(quiet) > 1 else before
         values = [each.metrics[name] for each in those if name in each.metrics]
-        more_is_better = objective.direction == "maximise" if name == objective.metric else name in MORE
+        more = more_is_better(name, objective.metric, objective.direction)
         figure, best = (
-            _figure(name, values, metrics[name], confidence, objective.margin, more_is_better=more_is_better)
+            _figure(name, values, metrics[name], confidence, objective.margin, more=more)
             for metrics in (trial.metrics, at_best)
         )
         yield replace(figure, worse=name in judged and best.worse), name in judged and figure.worse
 
 
 def _figure(
-    name: str, values: Sequence[float], soaked: float, confidence: float, margin: float, *, more_is_better: bool
+    name: str, values: Sequence[float], soaked: float, confidence: float, margin: float, *, more: bool
 ) -> SoakFigure:
     n = len(values)
     if n < 2:
@@ -111,7 +142,7 @@ def _figure(
     half, mean = student_t(confidence, n - 1) * math.sqrt(scale.variance(scaled) * (1 + 1 / n)), float(scaled.mean())
     before, low, high = map(back, (mean, mean - half, mean + half))
     allowed = before * margin if scale.log else scale.allowed(margin, before)
-    worse = soaked < min(low, before - allowed) if more_is_better else soaked > max(high, before + allowed)
+    worse = soaked < min(low, before - allowed) if more else soaked > max(high, before + allowed)
     return SoakFigure(name, soaked, before, low, high, worse=worse)
 
 

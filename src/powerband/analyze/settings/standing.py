@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from powerband.analyze.settings.contest import cheapest_of, cost_of
+from powerband.analyze.settings.contest import Cost, cheapest_of, cost_of
 from powerband.base.units import capital, format_value, joined
 from powerband.loads import kind_of
 from powerband.model.cpu_use import CpuUse
@@ -50,7 +50,11 @@ class Standing:
     out_of_time: bool = False
     """True if the budget ended before two blocks did."""
     cpus: CpuUse | None = None
-    """CPUs of the last valid trial; all trials of a run have the same, unless a cgroup changed."""
+    """CPUs of the last valid trial, of the leader if it has one."""
+    cpus_of: Mapping[Setting, CpuUse] = field(default_factory=dict)
+    """CPUs of the last valid trial of each setting: with a quota, or affinity of its own, each may have others."""
+    processes: Mapping[Setting, int] = field(default_factory=dict)
+    """Processes of the server whose runtime is known, in the last valid trial of each setting that has any."""
     growing: Mapping[Setting, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
     """By setting and quantity: growth per second all through its trials, and the seconds to its limit (None: not
     known)."""
@@ -60,6 +64,9 @@ class Standing:
     """Constraints that a setting meets, but too few requests show for certain."""
     rising: frozenset[Setting] = frozenset()
     """Settings that still got faster while they were measured."""
+    warmup_s: int | None = None
+    """The warm-up in s that may settle which setting is best; None unless one that still got faster may end up
+    ahead."""
     short: bool = False
     """True if the settings are compared by short trials alone."""
     few_requests: Mapping[Setting, str] = field(default_factory=dict)
@@ -74,10 +81,18 @@ class Standing:
         found = self.row(setting).estimates.get(metric)
         return None if found is None else found.value
 
+    def cpus_for(self, setting: Setting) -> CpuUse | None:
+        """CPUs that the setting had; those of `cpus` if they are not known."""
+        return self.cpus_of.get(setting, self.cpus)
+
+    def costs(self, among: Collection[Setting]) -> dict[Setting, Cost]:
+        """The cost of each setting of `among`, as `cost_of` has it."""
+        rows = (row for row in self.rows if row.setting in among)
+        return {r.setting: cost_of({name: mean.value for name, mean in r.estimates.items()}) for r in rows}
+
     def cheapest(self, among: Collection[Setting]) -> list[Setting]:
         """The settings of `among` that cost least, as `cheapest_of` has them."""
-        rows = (row for row in self.rows if row.setting in among)
-        return cheapest_of({r.setting: cost_of({name: mean.value for name, mean in r.estimates.items()}) for r in rows})
+        return cheapest_of(self.costs(among))
 
     @property
     def shares(self) -> bool:

@@ -101,9 +101,10 @@ def unmeasured_pair(
     trials: Sequence[Sequence[TrialResult]], measured: Sequence[bool], words: Sequence[str], error: float
 ) -> tuple[Verdict, str]:
     """The verdict on the second of two against the first, and its reason, if at least one has no figure: one that fails
-    by its own fault while the other serves is worse; where the other fails starts, too, only if it certainly fails more
-    of them. `trials`: the trials of each. `measured`: True for each that has a figure. `words`: what to say of each
-    that has none; the reason names only these. `error`: the chance of a false answer that it may take."""
+    by its own fault while the other serves is worse; where the other fails starts, too, or some of its own worked, as
+    in short trials, only if it certainly fails more of them. `trials`: the trials of each. `measured`: True for each
+    that has a figure. `words`: what to say of each that has none; the reason names only these. `error`: the chance of a
+    false answer that it may take."""
     verdict, clauses = Verdict.INCONCLUSIVE, []
     for index in (0, 1):
         if measured[index]:
@@ -112,12 +113,14 @@ def unmeasured_pair(
         told = [p for p in chain.from_iterable(trial.problems for trial in mine) if p.fatal or p.code == "few_requests"]
         message = max(told, key=lambda problem: problem.fatal).message if told else ""
         clauses.append(f"{words[index]}: {message}" if message else words[index])
-        if measured[1 - index] and mine and all(map(subjects_own, mine)):
-            other = _starts(trials[1 - index], 1 - error)
-            if not other.failed or fails_more(_starts(mine, 1 - error), other, error):
-                verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
-            else:
-                clauses.append(f"the other {failed_words(other)}")
+        if not (measured[1 - index] and mine):
+            continue
+        own, other = _starts(mine, 1 - error), _starts(trials[1 - index], 1 - error)
+        only_fails = all(map(subjects_own, mine))
+        if (only_fails and not other.failed) or fails_more(own, other, error if only_fails else error / 2):
+            verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
+        elif only_fails:
+            clauses.append(f"the other {failed_words(other)}")
     return verdict, "; ".join(clauses)
 
 

@@ -73,10 +73,12 @@ def trade_offs(analysis: Analysis) -> TradeOffs | None:
 
 def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:
     """The measures that at least two settings have. CPU is that of a request: a setting that serves little also uses
-    few cores, and by cores it would never be beaten. The objective stands first if it is none of these."""
+    few cores, and by cores it would never be beaten. The objective stands first if it is none of these. In a capacity
+    search the tail is none: p99s at different rates say nothing of each other."""
+    searched = analysis.objective == CAPACITY
     wanted = [
-        TradeOffMeasure(CAPACITY if analysis.objective == CAPACITY else GOODPUT, most=True),
-        TradeOffMeasure(TAIL, most=False),
+        TradeOffMeasure(CAPACITY if searched else GOODPUT, most=True),
+        *(() if searched else (TradeOffMeasure(TAIL, most=False),)),
         TradeOffMeasure(CPU_EACH if _is_measured(CPU_EACH, analysis) else CPU, most=False),
         TradeOffMeasure(MEMORY, most=False),
     ]

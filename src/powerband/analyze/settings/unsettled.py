@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from powerband.analyze.settings.standing import GOODPUT
 from powerband.base.units import joined
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Answer, SettingResult, TrialResult
+from powerband.model.results import Answer, Estimate, TrialResult
 
 BY_CHANCE = 0.1  # trials of a steady server that look unsettled
 ERROR = 0.05  # one run of twenty
@@ -57,11 +57,42 @@ def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
 
 def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> frozenset[Setting]:
     """The settings that got faster while they were measured, in most of their valid trials and in more than chance
-    gives: in the end they do better than was measured. Empty if the objective does not gain by that."""
-    metric = experiment.objective.metric
-    if metric != GOODPUT and not metric.startswith("response_time"):
+    gives: in the end they do better than was measured. Several that did so in each of at least two trials count
+    together: chance makes few settings do that. Empty if the objective does not gain by that."""
+    if not _gains(experiment):
         return frozenset()
-    return frozenset(_mostly(trials, lambda trial: trial.rising))
+    counted = _counted(trials, _rises)
+    always = {setting for setting, seen in counted.items() if seen.times == seen.trials >= 2}
+    # Chance makes all of two trials or more rise at most so often.
+    twice = sum(seen.trials >= 2 for seen in counted.values())
+    together = _by_chance(Unsettled(len(always), twice), BY_CHANCE**2) <= ERROR
+    return frozenset(_mostly(trials, _rises)) | (always if together else set())
+
+
+def may_still_rise(experiment: Experiment, trials: Sequence[TrialResult]) -> frozenset[Setting]:
+    """The settings that got faster in all of their valid trials, which are too few to tell that from chance: one more
+    may. Empty if the objective does not gain by that."""
+    if not _gains(experiment):
+        return frozenset()
+    always = {setting for setting, seen in _counted(trials, _rises).items() if seen.times == seen.trials}
+    return frozenset(always - still_rising(experiment, trials))
+
+
+def longer_warmup_s(trials: Sequence[TrialResult], rising: Collection[Setting]) -> int:
+    """A warm-up in s that may suffice for these settings: to tens, twice the longest that they had, and long enough for
+    most of a JVM's code."""
+    longest_s = max((trial.warmup_s or 0.0 for trial in trials if trial.setting in rising and trial.valid), default=0.0)
+    return max(WARM_S, 10 * round(2 * longest_s / 10))
+
+
+def _gains(experiment: Experiment) -> bool:
+    """True if the objective gets better while a server gets faster."""
+    metric = experiment.objective.metric
+    return metric == GOODPUT or metric.startswith("response_time")
+
+
+def _rises(trial: TrialResult) -> bool:
+    return trial.rising
 
 
 def cold_capacity(experiment: Experiment, trials: Sequence[TrialResult], setting: Setting | None) -> Iterator[str]:
@@ -80,29 +111,35 @@ def cold_capacity(experiment: Experiment, trials: Sequence[TrialResult], setting
 
 def _mostly(trials: Sequence[TrialResult], mark: Callable[[TrialResult], bool]) -> dict[Setting, Unsettled]:
     """The settings of which most valid trials, and more than chance gives, have the mark."""
+    counted = _counted(trials, mark)
+    return {
+        setting: seen
+        for setting, seen in counted.items()
+        # Rounded, since 0.1 ** 2 is a little more than 0.05 / 5.
+        if 2 * seen.times > seen.trials and round(_by_chance(seen) * len(counted), 9) <= ERROR
+    }
+
+
+def _counted(trials: Sequence[TrialResult], mark: Callable[[TrialResult], bool]) -> dict[Setting, Unsettled]:
+    """In how many of its valid trials each setting has the mark; stages in `APART` do not count."""
     found: defaultdict[Setting, list[bool]] = defaultdict(list)
     for trial in trials:
         if trial.valid and trial.stage not in APART:
             found[trial.setting].append(mark(trial))
-    counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
-    return {
-        setting: seen
-        for setting, seen in counted.items()
-        if 2 * seen.times > seen.trials and _by_chance(seen) <= ERROR / len(counted)
-    }
+    return {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
 
 
-def may_catch_up(row: SettingResult) -> bool:
-    """True if a setting that still rises could end up ahead of the leader."""
-    if row.effect is None or row.effect.low is None or row.effect.high is None:
+def may_catch_up(effect: Estimate | None) -> bool:
+    """True if a setting that still rises could end up ahead of the leader. `effect`: its ratio to the leader's."""
+    if effect is None or effect.low is None or effect.high is None:
         return True
-    return row.effect.high * RISES_MOST > 1 and row.effect.low < RISES_MOST
+    return effect.high * RISES_MOST > 1 and effect.low < RISES_MOST
 
 
-def _by_chance(seen: Unsettled) -> float:
-    """The probability that chance alone makes so many trials or more unsettled."""
+def _by_chance(seen: Unsettled, chance: float = BY_CHANCE) -> float:
+    """The probability that chance alone makes so many trials or more unsettled. `chance`: that of one."""
     n = seen.trials
-    return sum(math.comb(n, k) * BY_CHANCE**k * (1 - BY_CHANCE) ** (n - k) for k in range(seen.times, n + 1))
+    return sum(math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(seen.times, n + 1))
 
 
 def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsettled]) -> Iterator[str]:

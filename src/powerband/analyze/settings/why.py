@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from powerband.analyze.settings.contest import CHEAPER_BY
+from powerband.analyze.settings.contest import CHEAPER_BY, clearly_more
 from powerband.analyze.settings.standing import GOODPUT, Standing, sentences
 from powerband.analyze.settings.thread_line import TRACKS, along, threads_added
 from powerband.analyze.stats.intervals import mean_of
-from powerband.analyze.trial.bottleneck.clauses import of_cpus, with_cpu_use
+from powerband.analyze.trial.bottleneck.clauses import MORE_PROCESSES, of_cpus, with_cpu_use
 from powerband.base.units import format_bytes, format_value, plural, share, significant
 from powerband.loads import kind_of
+from powerband.loads.measured import least_served
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
@@ -138,15 +139,23 @@ def serves_less(standing: Standing, setting: Setting) -> str:
 
 def with_tried(standing: Standing, setting: Setting) -> tuple[SettingResult, ...]:
     """The rows. Where the pool of `setting` is too small, but the next larger value of a parameter had more threads and
-    was not better, its advice says so instead."""
-    rows, found, tried = tuple(standing.rows), standing.row(setting).bottleneck, _tried(standing, setting)
-    pool = BottleneckName.POOL_TOO_SMALL
-    if found is None or not tried or standing.row(setting).verdict is not Verdict.EQUIVALENT:
+    was not better, its advice says so instead; so does the advice to start more processes."""
+    rows, found = tuple(standing.rows), standing.row(setting).bottleneck
+    if found is None or standing.row(setting).verdict is not Verdict.EQUIVALENT:
         return rows  # verdicts are to the leader: they say nothing of a setting that may be worse than that
-    if found.second is not None and found.second.name is pool:
-        found = replace(found, second=replace(found.second, advice=tried))
-    found = replace(found, advice=tried) if found.name is pool else found
-    return tuple(replace(row, bottleneck=found) if row.setting == setting else row for row in rows)
+    counts = {row.setting: standing.value(row.setting, "threads_max") for row in rows}
+    threads = _tried(standing, setting, "threads", counts)
+    processes = _tried(standing, setting, "processes", standing.processes)
+
+    def advice(each: Candidate) -> str:
+        if each.name is BottleneckName.POOL_TOO_SMALL:
+            return threads or each.advice
+        own_lock = each.name is BottleneckName.LOCK and each.advice.startswith(MORE_PROCESSES)
+        return processes or each.advice if own_lock else each.advice
+
+    second = found.second and replace(found.second, advice=advice(found.second))
+    told = replace(found, advice=advice(found), second=second)
+    return tuple(replace(row, bottleneck=told) if row.setting == setting else row for row in rows)
 
 
 def line_through(standing: Standing, name: str, setting: Setting) -> dict[float, Setting]:
@@ -159,19 +168,20 @@ def added_along(standing: Standing, line: Mapping[float, Setting]) -> float:
     return threads_added({level: standing.value(of, "threads_max") for level, of in line.items()})
 
 
-def _tried(standing: Standing, setting: Setting) -> str:
-    """`threads=64, with more threads, was tried: it violates the SLO`; empty if none was, or it may be better."""
+def _tried(standing: Standing, setting: Setting, what: str, counts: Mapping[Setting, float | None]) -> str:
+    """`threads=64, with more threads, was tried: it violates the SLO`; empty if none was, or it may be better. `what`
+    are counted by `counts`, as far as their number is known."""
     verdicts = {Verdict.WORSE: "is worse", Verdict.EQUIVALENT: "is no better"}
     for name, level in setting.levels:
         here, line = number_of(level), line_through(standing, name, setting)
         beyond = [each for each in line if here and each >= here][:2]
-        added = added_along(standing, {each: line[each] for each in beyond})
+        added = threads_added({each: counts.get(line[each]) for each in beyond})
         if name.startswith(("load.", "host.")) or not added >= TRACKS[0]:
             continue
         row = standing.row(line[beyond[1]])
         said = verdicts.get(row.verdict, "") if row.feasible else "violates the SLO"
         if said:
-            return f"{name}={format_level(row.setting.as_dict()[name])}, with more threads, was tried: it {said}"
+            return f"{name}={format_level(row.setting.as_dict()[name])}, with more {what}, was tried: it {said}"
     return ""
 
 
@@ -182,13 +192,13 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
         return bottleneck_sentences(chosen, bottleneck)
     busy, failed = standing.value(chosen, CPU_SHARE), standing.value(chosen, "error_rate") or 0.0
     if busy is not None and busy >= CPU_BUSY and failed < MOSTLY_FAIL:  # refusals may be all that the CPU does
-        return f"With {chosen.id} CPU is the limit. The server uses {_of_cpus(standing, busy)}."
+        return f"With {chosen.id} CPU is the limit. The server uses {_of_cpus(standing, chosen, busy)}."
     if standing.experiment.objective.is_capacity or not kind_of(standing.experiment).has_metric("offered_rate_per_s"):
         return None  # its trials are at many rates, and what is served is what was searched; or nothing is offered
     load = standing.experiment.load_for(chosen)
     offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
-    scheduled = load.rate_per_s is not None or load.pace is not None
-    if scheduled and offered and goodput and goodput >= 0.99 * offered:
+    scheduled = (load.rate_per_s is not None or load.pace is not None) and load.all_answered
+    if scheduled and offered and goodput and goodput >= least_served(0.99, len(load.scenario)) * offered:
         return f"With {chosen.id} {BottleneckName.NONE.words}. The whole offered load is served."
     return None if busy is None or busy >= CPU_IDLE else _users_wait(standing, chosen, load, busy)
 
@@ -196,7 +206,7 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
 def _users_wait(standing: Standing, chosen: Setting, load: Load, busy: float) -> str | None:
     """Says that users wait though the server uses only `busy` of its CPUs, and whether it has a thread for each. That
     it has does not show that these serve them: most may be those of a runtime."""
-    used, threads = _of_cpus(standing, busy), standing.value(chosen, "threads_max")
+    used, threads = _of_cpus(standing, chosen, busy), standing.value(chosen, "threads_max")
     told = f"With {chosen.id} no limit could be named. The server"
     users = plural(load.users or 0, "user")
     if load.users is not None and threads is not None and threads >= load.users:
@@ -231,12 +241,13 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
     if served is not None and ended and 1 - served / ended >= FAILS_MANY:
         failed = f"{share(1 - served / ended)} of its {standing.experiment.noun}s"
         return f"With {nearest.setting.id} the server fails {failed}."
-    idle = _of_cpus(standing, 1 - (standing.value(nearest.setting, CPU_SHARE) or 0.0))
+    idle = _of_cpus(standing, nearest.setting, 1 - (standing.value(nearest.setting, CPU_SHARE) or 0.0))
     return f"With {nearest.setting.id} the server {_yield(standing, nearest)} {idle} idle."
 
 
-def _of_cpus(standing: Standing, part: float) -> str:
-    return of_cpus(part, None if standing.cpus is None else standing.cpus.server)
+def _of_cpus(standing: Standing, setting: Setting, part: float) -> str:
+    cpus = standing.cpus_for(setting)
+    return of_cpus(part, None if cpus is None else cpus.server)
 
 
 def _names_the_same(found: Bottleneck | None, other: Bottleneck | None) -> bool:
@@ -262,7 +273,8 @@ def _yield(standing: Standing, row: SettingResult) -> str:
 
 
 def _larger(standing: Standing, chosen: Setting) -> str | None:
-    """The extra cost of the largest setting that is no better."""
+    """The extra cost of the largest setting that is no better, and whether it has less memory; also what makes it worse
+    where that can be mended without another setting."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None
@@ -289,15 +301,29 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
         if here.value and there.value >= CHEAPER_BY * here.value:
             least = "at least " if there.at_least else ""
             costs.append(f"{text} {least}{show(there.value)} instead of {show(here.value)}")
-    uses = f"{row.setting.id} costs more: {', '.join(costs[:3])}."
+    told = ", ".join(costs[:3])
+    saved = _memory_saved(standing, row.setting, chosen)
+    uses = f"{row.setting.id} {f'has {told}, but {saved}' if saved else f'costs more: {told}'}."
     if row.bottleneck is not None and row.bottleneck.name is BottleneckName.TOO_MANY_RUNNABLE_THREADS:
         return f"{uses} Too many of its threads compete for the CPU."
+    found = row.bottleneck
+    if row.verdict is Verdict.WORSE and found is not None and found.name is BottleneckName.DELAYED_ACK:
+        return f"{uses} {bottleneck_sentences(row.setting, found, advised=True)}"
     return uses
 
 
+def _memory_saved(standing: Standing, setting: Setting, chosen: Setting) -> str:
+    """`less memory: 150 MiB instead of 520 MiB`; empty unless it has clearly less than the chosen setting."""
+    has, instead_of = standing.value(setting, "rss_bytes_max"), standing.value(chosen, "rss_bytes_max")
+    if has is None or instead_of is None or not clearly_more(instead_of, has):
+        return ""
+    return f"less memory: {format_bytes(has)} instead of {format_bytes(instead_of)}"
+
+
 def _quicker(standing: Standing, chosen: Setting) -> str | None:
-    """The setting with the lowest p99 of those that may serve as well, which the choice by cost would hide. It is lower
-    for certain if its whole interval is below that of the one to use; else it must be lower by far."""
+    """The setting with the lowest p99 of those that may serve as well and certainly meet the SLO, which the choice by
+    cost would hide. It is lower for certain if its whole interval is below that of the one to use; else it must be
+    lower by far."""
     here, objective = standing.row(chosen).estimates.get(P99), standing.experiment.objective
     if here is None or objective.metric == P99 or objective.is_capacity:
         return None
@@ -306,6 +332,7 @@ def _quicker(standing: Standing, chosen: Setting) -> str | None:
         for row in standing.rows
         if (row.verdict is Verdict.EQUIVALENT or row.setting in standing.contenders or row.setting == standing.leader)
         and row.feasible
+        and not row.uncertain_because
         and (there := row.estimates.get(P99)) is not None
         and not there.at_least
     ]

@@ -150,6 +150,15 @@ class Scale:
             return math.expm1(min(difference, EXPONENT_MAX))
         return difference / ((abs(base) or 1.0) if self.relative else 1.0)
 
+    def blur(self, values: Sequence[float] | Array, error: float) -> Array:
+        """How far each value may lie from the truth on either side, on this scale; NaN for NaN. `error`: how far the
+        clock of what measured them may be off, in the metric's own unit."""
+        given = np.array(values, dtype=float)
+        if not error or not self.log:
+            return np.where(np.isnan(given), np.nan, error)
+        # Half of log((value + error) / (value - error)); the values of such a clock are no less than twice its error.
+        return np.asarray(np.arctanh(np.minimum(error / given, 0.5)))
+
     def variance(self, values: Array) -> float:
         """The sample variance of scaled values, as far as it is believed."""
         return max(float(values.var(ddof=1)), SD_FLOOR**2 if self.log else 0.0)
@@ -209,7 +218,9 @@ def compare_with_leader(
     may agree by luck and so look quiet. With more blocks the variances are moderated towards their common value, as far
     as the data say that they are alike (Smyth 2004, "Linear models and empirical Bayes methods", SAGMB 3(1)). Critical
     values are those of the studentised range (Tukey 1953; Tukey-Kramer), which cover all pairs and so also those with a
-    leader picked afterwards. No interval is narrower than the pair's own paired t interval.
+    leader picked afterwards. No interval is narrower than the pair's own paired t interval. With two settings it is
+    that one, widened by half of the step that means of n differences come in if starts have modes: the largest gap
+    between two of them over n (the continuity correction of Yates 1934, for a lattice of unknown span).
 
     `glance`: given for one of several looks at a race. The look spends its share of the error, on the pairs of live
     settings only, since those that left were judged before. `half_tost` is then of one-sided intervals for the
@@ -258,7 +269,8 @@ def _against(
         spent, family = (whole, k) if glance is None else (glance.level(whole), glance.live)
         if k == 2:
             own_t = _lookup(partial(student_t, 1 - spent), n - 1)
-            halves.append(own_t * np.maximum(own, np.where(n <= 2, ALIKE, np.hypot(*fit.floor)) / np.sqrt(n)))
+            least = np.where(n <= 2, ALIKE, np.hypot(*fit.floor)) / np.sqrt(n)
+            halves.append(own_t * np.maximum(own, least) + _largest_gap(paired) / (2 * n))
             continue
         critical = _lookup(partial(pairs, 1 - spent, family), fit.df)[:, None]
         widened = critical * (1 + SMALL_SAMPLE / (n - 1)) * moderated
@@ -268,6 +280,11 @@ def _against(
         half[rows, leader] = 0.0
     difference[rows, leader] = 0.0
     return LeaderComparison(leader, difference, halves[0], halves[1])
+
+
+def _largest_gap(paired: Array) -> Array:
+    """The largest step between neighbouring values, (R, k), of (R, blocks, k) sorted in their blocks."""
+    return np.asarray(np.nan_to_num(np.diff(np.sort(paired, axis=1), axis=1)).max(axis=1, initial=0.0))
 
 
 def _one_sided(confidence: float, k: int, df: float) -> float:

@@ -46,7 +46,8 @@ class Slots:
     """The estimated slots of a server. `value`: requests served at once, a whole number if only one is possible. `low`
     to `high`: the 95 % interval of the rates' ratio, extended down to that whole number. `users`: the number of users
     who asked for them. `gain`: the rate of twice the users over theirs; `gain_low`: the lower end of its 95 % interval.
-    `alone_ns`: the mean time of a request of one user alone. `most_per_s`: the rate of all users."""
+    `alone_ns`: the mean time of a request of one user alone, and `network_ns` the part of it on the network between two
+    nodes, where it occupies no slot. `most_per_s`: the rate of all users."""
 
     value: float
     low: float
@@ -56,6 +57,7 @@ class Slots:
     gain_low: float
     alone_ns: float
     most_per_s: float
+    network_ns: float = 0.0
 
     @property
     def more_is_served(self) -> bool:
@@ -66,7 +68,7 @@ class Slots:
     def limited(self) -> bool:
         """True if there are slots for only a part of the users, so that the others wait, and twice as many users got
         not clearly more, and nothing like twice as much."""
-        return not self.more_is_served and self.gain < LIMITED_GAIN and self.high < ALL_SHARE * self.users
+        return not self.more_is_served and self.gain < LIMITED_GAIN and not self.enough
 
     @property
     def one_at_a_time(self) -> bool:
@@ -76,13 +78,20 @@ class Slots:
     @property
     def enough(self) -> bool:
         """True if each user has a slot, so that none of them waits for another."""
-        return self.high >= ALL_SHARE * self.users
+        return self._with_those_on_the_network >= ALL_SHARE * self.users
 
     @property
     def load_is_limit(self) -> bool:
         """True if more users would get more, and most of the present ones have a slot. If few have one and twice as
         many got clearly more all the same, the looks contradict each other."""
-        return self.enough or (self.more_is_served and self.high >= MOST_SHARE * self.users)
+        most_have_one = self._with_those_on_the_network >= MOST_SHARE * self.users
+        return self.enough or (self.more_is_served and most_have_one)
+
+    @property
+    def _with_those_on_the_network(self) -> float:
+        """The highest number of requests that are in a slot or on the network (Little's law): none of them waits for
+        another."""
+        return self.high + self.most_per_s * self.network_ns / 1e9
 
 
 class NotExactError(Exception):
@@ -90,11 +99,18 @@ class NotExactError(Exception):
 
 
 def estimate_slots(
-    alone: UsersServed, loaded: UsersServed, doubled: UsersServed, variation: float, outside: float = 0.0
+    alone: UsersServed,
+    loaded: UsersServed,
+    doubled: UsersServed,
+    variation: float,
+    outside: float = 0.0,
+    *,
+    network_ns: float = 0.0,
 ) -> Slots:
     """Estimates the slots from the answers of one user, of all users, and of twice as many. `variation`: the squared
     coefficient of variation of one user's service times. `outside`: the highest mean number of requests that are read,
-    written or handed over while they have no slot. Raises NotExactError.
+    written or handed over while they have no slot. `network_ns`: the time of each request on the network between two
+    nodes, by which X(n) S is too high: X(n) times that many are there (Little's law). Raises NotExactError.
 
     The answers of one slot are a renewal process. Their count has the variance count x variation (Cox 1962, "Renewal
     Theory", section 4.5) and, however regular the process is, that of where the look begins, 1/12 at each end. The
@@ -113,17 +129,20 @@ def estimate_slots(
         raise NotExactError(f"{(doubled if loaded.answers else loaded).users} users got no answer")
     value = loaded.rate_per_s / alone.rate_per_s
     spread = math.exp(Z_95 * math.hypot(error, math.sqrt(_relative_variance(loaded, variation))))
+    away = loaded.rate_per_s * network_ns / 1e9
+    low, high = (max(0.0, each - away) for each in (value / spread, value * spread))
     gain = doubled.rate_per_s / loaded.rate_per_s
     gain_variance = _relative_variance(loaded, variation) + _relative_variance(doubled, variation)
     slots = Slots(
-        value=value,
-        low=value / spread,
-        high=value * spread,
+        value=max(0.0, value - away),
+        low=low,
+        high=high,
         users=loaded.users,
         gain=gain,
         gain_low=gain * math.exp(-Z_95 * math.sqrt(gain_variance)),
         alone_ns=1e9 / alone.rate_per_s,
         most_per_s=loaded.rate_per_s,
+        network_ns=network_ns,
     )
     return _whole(slots, outside) if slots.limited else slots
 

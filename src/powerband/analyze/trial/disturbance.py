@@ -14,7 +14,7 @@ import numpy as np
 
 from powerband.analyze.trial.laws import IDLE_KINDS
 from powerband.analyze.trial.processes import foreign_cores
-from powerband.loads.measured import THREAD_SHARE_MAX
+from powerband.loads.measured import THREAD_SHARE_MAX, full_share
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.model.metrics import METRICS
 from powerband.readings.evidence import Evidence
@@ -23,6 +23,9 @@ from powerband.readings.pools import WatchedPool, watched_share
 from powerband.readings.probe_samples import COVERED_LEAST, Array, Counters
 from powerband.readings.quiet_time import QuietTime
 
+QUIETER = "when the host is quieter or a burstable machine has CPU credits again"
+"""When the hypervisor takes less. What a machine may not use for its own limit counts as stolen, as if others had it:
+of instances whose CPU is paid in credits (AWS t3, Azure B, Google e2-micro), once these are used up."""
 RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
 QUIET_SHARE = 0.03  # of the trial's CPUs, used by others: as much as the default margin
 QUIET_CORES = 0.06  # used by others: as much is seen where nothing else runs (kernel threads, the bench's own)
@@ -102,7 +105,8 @@ def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if not judged_by_bound(evidence.experiment):
         return
     quiet = evidence.quiet_time
-    if quiet is not None and _is_disturbed(share, foreign or 0.0, stolen) and _tells_more(quiet, share, fleet):
+    full = full_share(evidence, foreign)
+    if quiet is not None and _is_disturbed(share, foreign or 0.0, stolen) and _tells_more(quiet, share, fleet, full):
         yield "quiet_s", quiet.seconds
         yield "quiet_held_up_share_max", quiet.held_up
         yield "window_goodput_per_s", fleet.goodput_per_s
@@ -157,20 +161,16 @@ def _is_disturbed(share: float, foreign: float, stolen: float) -> bool:
     return share > WHOLE and not (foreign <= QUIET_CORES and stolen <= WHOLE)
 
 
-def _tells_more(quiet: QuietTime, share: float, fleet: MergedFleet) -> bool:
+def _tells_more(quiet: QuietTime, share: float, fleet: MergedFleet, full: float = THREAD_SHARE_MAX) -> bool:
     """True if less is unknown of the quiet parts than of the whole window. False if less was served in them, or more
     than the others can have held up, since the others then work for the server; or if the load engine had hardly any
-    CPU left in them, given that its busiest thread used more while more was served."""
+    CPU left in them, given that its busiest thread used more while more was served. `full`: the share of a CPU beyond
+    which it has none left."""
     error = ERRORS * quiet.error
     slower = quiet.goodput_per_s * (1 + error) < fleet.goodput_per_s
     beyond = quiet.goodput_per_s * (1 - error) * (1 - share) > fleet.goodput_per_s
     engine = fleet.cpu_share_max * quiet.achieved_per_s
-    return (
-        quiet.held_up + error < share
-        and not slower
-        and not beyond
-        and engine <= THREAD_SHARE_MAX * fleet.achieved_per_s
-    )
+    return quiet.held_up + error < share and not slower and not beyond and engine <= full * fleet.achieved_per_s
 
 
 def compared_rates(evidence: Evidence, metrics: Mapping[str, float]) -> Mapping[str, float]:

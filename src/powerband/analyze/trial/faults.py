@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES
-from powerband.model.plan import REVISION, Level, Setting, Stage
+from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES, WORK_ENDED
+from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import DAMAGED, Problem, TrialResult
 
 GENERATOR_FULL = "generator_cpu"
@@ -23,7 +23,7 @@ UNANSWERED = frozenset({"no_response", "no_request_ended", "short_window", "unav
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
-    | {"plan_ended", "clock_set", "ended_in_warmup", DAMAGED}
+    | {"plan_ended", "clock_set", "ended_in_warmup", WORK_ENDED, DAMAGED}
 )
 NEVER_READY = frozenset({"died_before_ready", "not_ready"})
 FIRST_START = "first_start"
@@ -37,6 +37,13 @@ def tried(results: Iterable[TrialResult], setting: Setting) -> list[TrialResult]
 def fatal_codes(result: TrialResult) -> frozenset[str]:
     """The codes of the problems that make the trial invalid; empty for a valid one."""
     return frozenset(problem.code for problem in result.problems if problem.fatal)
+
+
+def shown_codes(result: TrialResult) -> frozenset[str]:
+    """The same, but for answers that were missing while the load engine stopped or other programs disturbed the trial:
+    nobody asked meanwhile, or nobody could answer."""
+    codes = fatal_codes(result)
+    return codes - UNANSWERED if codes & (MACHINE_CODES | {STOPPED}) else codes
 
 
 def machine_disturbed(result: TrialResult) -> bool:
@@ -54,11 +61,9 @@ def was_too_short(result: TrialResult) -> bool:
 def subjects_own(result: TrialResult) -> bool:
     """True if the subject itself spoilt an invalid trial: it never got ready, died, or answered nothing though it had
     the time, on a machine that did not spoil the trial as well."""
-    codes = fatal_codes(result)
+    codes = shown_codes(result)
     if was_too_short(result) or codes & MACHINE_CODES:
         return False
-    if STOPPED in codes:
-        codes -= UNANSWERED  # nobody asked meanwhile
     return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
 
 
@@ -66,6 +71,12 @@ def limited_by_generator(result: TrialResult) -> bool:
     """True for an invalid trial in which the load engine had no CPU left, on a machine that was not disturbed: the
     server gave all that was asked of it."""
     return GENERATOR_FULL in fatal_codes(result) and not machine_disturbed(result)
+
+
+def has_figure(result: TrialResult, metric: str) -> bool:
+    """True if the trial shows how good its setting is by this metric. Where the load engine had no CPU left, it is at
+    least so good."""
+    return (result.valid or limited_by_generator(result)) and metric in result.metrics
 
 
 def met_generator_limit(result: TrialResult) -> bool:
@@ -83,6 +94,13 @@ def beyond_generator(results: Iterable[TrialResult]) -> bool:
     """True if a setting's trials say that it is faster than the load engine: at least two were limited by it. The
     trials that count are then the slower ones, so that their mean is too low."""
     return sum(map(limited_by_generator, results)) >= LIMITED_TRIALS
+
+
+def ran_out(results: Iterable[TrialResult]) -> str:
+    """Why the work of a self-driven program was over too early, in one line, as its first such trial has it; empty if
+    it never was. Its other trials are then the slower ones, and where it hung instead, they are the lucky ones."""
+    told = (problem.message for result in results for problem in result.problems if problem.code == WORK_ENDED)
+    return in_one_line(next(told, ""))
 
 
 def is_failed_start(result: TrialResult) -> bool:
@@ -107,7 +125,7 @@ def with_first_start(result: TrialResult, others: Iterable[TrialResult]) -> Tria
 
 
 def _place(result: TrialResult) -> tuple[str, Level | None]:
-    return result.node, result.setting.as_dict().get(REVISION)
+    return result.node, result.setting.revision
 
 
 def is_first_start(result: TrialResult) -> bool:

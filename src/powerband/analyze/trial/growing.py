@@ -3,11 +3,14 @@
 In: a trial's evidence. Out: their growth per second, 0 if they did not grow, and the seconds until a limit ends it. A
 JVM fills its heap between collections and to its bound, which is no leak: for a tree with JVMs, the growth of memory is
 that of what their heaps hold after collections, if there were enough of them, and none is known if no heap could be
-read. Method: docs/methods/lasting.md.
+read. Of other trees it is that of anonymous memory: the kernel takes pages of mapped files back when it needs memory,
+and shared buffers fill once. Where that is not known, resident memory stands for it. A limit is only said to be reached
+if what is left under it fell as well. Method: docs/methods/lasting.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -23,6 +26,10 @@ Window = tuple[int, int]
 MEMORY_LEAST_BYTES = 4 << 20
 COUNT_LEAST = 2 * PARTS  # two more in each part: one is a thread or connection that comes and goes
 COLLECTIONS_LEAST = PARTS
+TAKEN_LEAST = 0.5
+"""The least share of the growth of memory by which what is left under a limit fell, so that it counts. Of a leak it
+falls by all of it; others may have freed memory meanwhile. What resident memory has of files is not missing there."""
+_ANONYMOUS, _RESIDENT = "anonymous_bytes_now", "rss_bytes_now"
 
 
 def _growths(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -71,11 +78,15 @@ def _queue(evidence: Evidence) -> float | None:
 def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple[float, list[float]] | None:
     """The growth of memory in bytes per second, and the seconds until each limit ends it; None if it is not known."""
     window = evidence.window
-    left = (_left(probe.host, "memory_available_bytes_now", window), _left(subject, "memory_left_bytes_now", window))
+    limits = ((probe.host, "memory_available_bytes_now"), (subject, "memory_left_bytes_now"))
+    left = [_left(of, name, window) for of, name in limits]
     if not probe.jvms:
         unread = _has_jvm(probe, window)
-        growth = None if unread else _growth(subject, "rss_bytes_now", window, MEMORY_LEAST_BYTES)
-        return None if growth is None else (growth, _ends_s(growth, *left))
+        level = _RESIDENT if subject.levels(_ANONYMOUS, *window) is None else _ANONYMOUS
+        growth = None if unread else _growth(subject, level, window, MEMORY_LEAST_BYTES)
+        least = TAKEN_LEAST * _gained(subject, level, window)
+        taken = [each for each, of in zip(left, limits, strict=True) if -_gained(*of, window) >= least]
+        return None if growth is None else (growth, _ends_s(growth, *taken))
     heaps = [_heap(jvm, window, live) for jvm, live in zip(probe.jvms, _live(evidence, probe.jvm_pids), strict=True)]
     known = [heap for heap in heaps if heap is not None]
     if len(known) < len(heaps):
@@ -93,6 +104,13 @@ def _has_jvm(probe: ProbeSamples, window: Window) -> bool:
 
 def _ends_s(growth: float, *left: float | None) -> list[float]:
     return [each / growth for each in left if each is not None] if growth > 0 else []
+
+
+def _gained(of: Counters, name: str, window: Window) -> float:
+    """How much a level rose from the first part of the window to the last, by their medians; NaN if it is not known."""
+    part_ns = round((window[1] - window[0]) / PARTS)
+    first, last = of.levels(name, window[0], window[0] + part_ns), of.levels(name, window[1] - part_ns, window[1])
+    return math.nan if first is None or last is None else float(np.median(last) - np.median(first))
 
 
 def _left(of: Counters, name: str, window: Window) -> float | None:

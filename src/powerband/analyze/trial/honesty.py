@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from powerband.analyze.trial.disturbance import (
     QUIET_SHARE,
+    QUIETER,
     TELLS_NOTHING,
     disturbance_metrics,
     foreign_allowed,
@@ -20,7 +21,7 @@ from powerband.analyze.trial.disturbance import (
     steal_allowed,
     stolen_most,
 )
-from powerband.base.logs import out_of_memory
+from powerband.base.logs import out_of_memory, remedy_beside_the_heap
 from powerband.base.units import format_bytes, format_duration, format_value
 from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound
@@ -33,12 +34,17 @@ LOG_BYTES_PER_REQUEST_NOTE = 100  # a line of an access log
 LOG_BYTES_NOTE = 1 << 20  # less, of few requests, is what it prints when it starts
 # Shares of the window: with enough memory nothing waits for it, while a subject with a database on disk waits for that.
 PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
+RUN_LATER = f"Run {QUIETER}, or raise measure.steal_max and accept the disturbance"
 RAISE_LIMIT = "raise host.memory_limit, or lower what the server holds"
+RAISE_OTHERS = "raise its memory limit (docker's --memory, systemd's MemoryMax=), or lower what the server holds"
 
+WORK_ENDED = "work_ended"
+UNCHECKED = "invariant_unknown"
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
 SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok", "invariant", "memory_kills"})
-# These, and one that comes again though it is no fault of the subject: a window that is shorter than a response.
-REPEATED_CODES = SUBJECT_CODES | {"short_window"}
+# These, and those that come again though they are no fault of the subject: a window that is shorter than a response, or
+# longer than the work.
+REPEATED_CODES = SUBJECT_CODES | {"short_window", WORK_ENDED}
 # Problems that the machine caused.
 MACHINE_CODES = frozenset({"host_steal", "host_foreign"})
 DISTURBED_CODES = MACHINE_CODES | {"host_steal_some", "host_foreign_some"}  # however little
@@ -53,8 +59,8 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
     if steal > allowed:
         yield Problem(
             "host_steal",
-            f"{_taken(metrics)} ({100 * allowed:.0f} % allowed): other machines disturbed this trial, so it does not "
-            "count. Run when the host is quieter, or raise measure.steal_max and accept the disturbance",
+            f"{_taken(metrics)} ({100 * allowed:.0f} % allowed): other machines used it, or this one is burstable and "
+            f"out of CPU credits, so this trial does not count. {RUN_LATER}",
         )
     elif steal > STEAL_MAX:
         yield _some_steal(metrics)
@@ -81,11 +87,7 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
     by_steal = (stolen_most(evidence) or 0.0) > share / 2
     if spoilt:
         said = _taken(metrics) if by_steal else _used(foreign, cpus)
-        quieter = (
-            "Run when the host is quieter, or raise measure.steal_max and accept the disturbance"
-            if by_steal
-            else f"Close them, or run when the machine is quieter{_own(evidence)}"
-        )
+        quieter = RUN_LATER if by_steal else f"Close them, or run when the machine is quieter{_own(evidence)}"
         yield Problem(
             "host_steal" if by_steal else "host_foreign",
             f"{said}: that may have held this trial up for {100 * share:.0f} % of its time, so it does not count. "
@@ -110,7 +112,7 @@ def _used(foreign: float, cpus: float) -> str:
 
 
 def _some_steal(metrics: Mapping[str, float]) -> Problem:
-    said = f"{_taken(metrics)}: run when the host is quieter, or expect wider intervals"
+    said = f"{_taken(metrics)}: run {QUIETER}, or expect wider intervals"
     return Problem("host_steal_some", said, fatal=False)
 
 
@@ -124,9 +126,8 @@ def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
     and the subject may be the one that waits, as for pages that its memory limit takes from it."""
     share = metrics.get("psi_memory_share", 0.0)
     if share > PRESSURE_NOTES["memory"]:
-        limited = evidence.experiment.host_for(evidence.record.spec.setting).memory_limit_bytes is not None
-        ended = "end other programs, or give the server less"
-        cure = f"if the server fills its limit, {RAISE_LIMIT}; if not, {ended}" if limited else ended
+        ended, raised = "end other programs, or give the server less", _raise_its_limit(evidence)
+        cure = f"if the server fills its limit, {raised}; if not, {ended}" if raised else ended
         yield Problem(
             "memory_pressure",
             f"tasks on this machine waited for memory {100 * share:.0f} % of the window, which slows down whatever "
@@ -141,6 +142,15 @@ def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
             "other programs do; end them",
             fatal=False,
         )
+
+
+def _raise_its_limit(evidence: Evidence) -> str:
+    """Advises to raise the server's memory limit, whoever set it; empty if there is none."""
+    if evidence.experiment.host_for(evidence.record.spec.setting).memory_limit_bytes is not None:
+        return RAISE_LIMIT
+    tree = evidence.subject_tree
+    left = None if tree is None else tree.levels("memory_left_bytes_now", *evidence.window)
+    return "" if left is None else RAISE_OTHERS
 
 
 def _steadiness(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
@@ -159,7 +169,7 @@ def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
         found, bound = metrics.get(wanted.metric), is_lower_bound(wanted.metric, metrics)
         if found is None:
             yield Problem(
-                "invariant",
+                UNCHECKED,  # no fault of the server: its page may have been late, or the trial too short
                 f"{wanted.text} cannot be checked: this trial has no {wanted.metric}; see its definition in "
                 "measure.metrics, and subject.log",
             )
@@ -182,14 +192,18 @@ def _killed(evidence: Evidence) -> Iterator[Problem]:
             f"the kernel killed {kills} of the server's processes, which wanted more than its memory limit of "
             f"{format_bytes(limit)}: {RAISE_LIMIT}",
         )
+    elif kills:
+        those = "a process" if kills == 1 else f"{kills} processes"
+        said = f"the kernel killed {those} in the server's cgroup for want of memory: {RAISE_OTHERS}"
+        yield Problem("memory_kills", said)
 
 
 def memory_problem(log: str) -> Iterator[Problem]:
     """Yields a note if a JVM ran out of memory and went on: some of its threads are dead, and it serves less than
     before."""
     if said := out_of_memory(log):
-        message = f"the server ran out of memory and went on ({said}): raise its heap, or lower what it holds"
-        yield Problem("out_of_memory", message, fatal=False)
+        remedy = remedy_beside_the_heap(said) or "raise its heap, or lower what it holds"
+        yield Problem("out_of_memory", f"the server ran out of memory and went on ({said}): {remedy}", fatal=False)
 
 
 def _logged_much(evidence: Evidence) -> Iterator[Problem]:

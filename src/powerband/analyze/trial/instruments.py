@@ -102,8 +102,8 @@ def _within(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int) -> 
 
 
 def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> dict[str, float]:
-    """How much of an acknowledged write a read does not see yet, over the rounds that were read, and for how long, over
-    the rounds that saw all of it in the end."""
+    """How much of an acknowledged write a read does not see yet, and for how long, over the rounds that were read.
+    Those in which no read saw all of it in time rank last: a figure that falls on them is left out."""
     read = [row for row in rounds if row["seen"] is not None]
     if not read:
         return {}
@@ -113,9 +113,8 @@ def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> di
         "missing_at_acknowledgement_max": float(max(missing)),
         "acknowledge_ns_p50": _quantile([row["acknowledged_ns"] for row in read], 0.5),
     }
-    return metrics | _quantiles(
-        "visible_delay_ns", [row["visible_ns"] for row in read if row["visible_ns"] is not None]
-    )
+    delays = [math.inf if row["visible_ns"] is None else row["visible_ns"] for row in read]
+    return metrics | _quantiles("visible_delay_ns", delays)
 
 
 def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> Iterator[Problem]:
@@ -131,14 +130,16 @@ def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> I
         yield Problem("acknowledged_never_seen", text, fatal=False)
 
 
-def _quantile(values: Sequence[int], q: float) -> float:
+def _quantile(values: Sequence[float], q: float) -> float:
     """The smallest value that at least the share `q` (in (0, 1]) of the values does not exceed; at least one value
     (Hyndman & Fan 1996, type 1)."""
     return float(sorted(values)[math.ceil(q * len(values)) - 1])
 
 
-def _quantiles(name: str, values: Sequence[int]) -> dict[str, float]:
-    return {f"{name}_{end}": _quantile(values, q) for end, q in (("p50", 0.5), ("p90", 0.9), ("max", 1.0)) if values}
+def _quantiles(name: str, values: Sequence[float]) -> dict[str, float]:
+    """The median, the 90th percentile and the maximum; an infinite one is left out, as not known."""
+    found = {end: _quantile(values, q) for end, q in (("p50", 0.5), ("p90", 0.9), ("max", 1.0)) if values}
+    return {f"{name}_{end}": value for end, value in found.items() if math.isfinite(value)}
 
 
 def heap_growth(texts: Mapping[tuple[str, int], str]) -> HeapGrowth | None:

@@ -24,8 +24,7 @@ WINDOW_NS = 3e9  # of a rate counter
 
 def burst_metrics(intervals: Sequence[EngineInterval], go_ns: int, burst_ns: int) -> dict[str, float]:
     """The figures of the first moments, in which all users begin at once and nothing is warm; empty if no burst is
-    asked for, or nothing ended in it. Engines give histograms about once a second: the times of the burst are those up
-    to its last histogram."""
+    asked for, or nothing ended in it."""
     inside = [event for event in intervals if go_ns <= event["start_ns"] and event["end_ns"] <= go_ns + burst_ns]
     outcomes: Counter[str] = Counter()
     for event in inside:
@@ -38,12 +37,35 @@ def burst_metrics(intervals: Sequence[EngineInterval], go_ns: int, burst_ns: int
         "burst_goodput_per_s": outcomes["ok"] / length_s,
         "burst_error_rate": 1 - outcomes["ok"] / ended,
     }
-    times = MergedTimes(event["response_time_ns"] for event in inside if event.get("response_time_ns"))
-    if times.count:
-        metrics["burst_response_time_ns_mean"] = times.moment(1)
-        metrics["burst_response_time_ns_max"] = times.maximum
-        metrics |= {f"burst_response_time_ns_{name}": times.quantile(q) for name, q in QUANTILES.items()}
-    return metrics
+    return metrics | dict(_burst_times(inside))
+
+
+def _burst_times(inside: Sequence[EngineInterval]) -> Iterator[tuple[str, float]]:
+    """Yields the response times in ns up to each engine's last histogram, which comes about once a second: the mean of
+    those answered rightly, and percentiles and maximum of all that were due. The others, in flight or failed, rank
+    last; how long they took is not known, so a figure that falls on them is left out."""
+    engines = _until_last_histogram(inside)
+    told = [event for events in engines for event in events]
+    times = MergedTimes(event["response_time_ns"] for event in told if event.get("response_time_ns"))
+    if not times.count:
+        return
+    yield "burst_response_time_ns_mean", times.moment(1)
+    others = sum(events[-1]["in_flight_now"] for events in engines)
+    others += sum(event["dropped"] + sum(event["outcomes"].values()) - event["outcomes"].get("ok", 0) for event in told)
+    ranks = {"max": 1.0, **QUANTILES}
+    of_answered = {name: q * (times.count + others) / times.count for name, q in ranks.items()}
+    yield from ((f"burst_response_time_ns_{name}", times.quantile(q)) for name, q in of_answered.items() if q <= 1)
+
+
+def _until_last_histogram(inside: Sequence[EngineInterval]) -> list[list[EngineInterval]]:
+    """Each engine's intervals in their order, without those after its last histogram."""
+    engines: dict[int, list[EngineInterval]] = {}
+    for event in sorted(inside, key=lambda event: event["end_ns"]):
+        engines.setdefault(event.get("engine", 0), []).append(event)
+    for events in engines.values():
+        while events and not events[-1].get("response_time_ns"):
+            events.pop()
+    return [events for events in engines.values() if events]
 
 
 def bar_rates(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, width_ns: int) -> tuple[float, ...]:

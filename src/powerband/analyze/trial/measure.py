@@ -113,7 +113,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0
     return replace(
-        _result(record, problems, of_trial, evidence.own_affinity),
+        _result(record, problems, of_trial, evidence),
         steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
         rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(metrics),
@@ -165,7 +165,7 @@ def _result(
     record: TrialRecord,
     problems: tuple[Problem, ...],
     metrics: Mapping[str, float],
-    own_affinity: int | None = None,
+    evidence: Evidence | None = None,
 ) -> TrialResult:
     go, begun = record.phases.get("go"), record.phases.get("measure")
     return TrialResult(
@@ -179,7 +179,7 @@ def _result(
         warmup_s=None if go is None or begun is None else (begun - go) / SECOND_NS,
         warmup_ended_by=record.warmup_ended_by,
         stage=record.spec.stage,
-        cpus=_cpu_use(record, metrics.get("cpu_quota_cores"), own_affinity),
+        cpus=_cpu_use(record, metrics.get("cpu_quota_cores"), evidence),
         neighbours=record.neighbours,
         node=record.node,
         generators=tuple(GeneratorNode.from_json(each) for each in record.generators),
@@ -191,14 +191,18 @@ def _result(
     )
 
 
-def _cpu_use(record: TrialRecord, subject_quota: float | None, own_affinity: int | None) -> CpuUse | None:
+def _cpu_use(record: TrialRecord, subject_quota: float | None, evidence: Evidence | None) -> CpuUse | None:
     machine, server, engine = (record.cpus.get(name, []) for name in ("machine", "subject", "engine"))
     if not machine:
         return None
-    allowed = [quota for quota in (record.cpu_quota, subject_quota) if quota is not None]
-    meet = own_affinity is not None or bool(set(server or machine) & set(engine or machine))
-    count = own_affinity or len(server or machine)
-    return CpuUse(min([float(count), *allowed]), len(machine), meet and not record.generators)
+    own, most = (None, None) if evidence is None else (evidence.own_affinity, evidence.cpus_allowed)
+    own_process = evidence is None or evidence.experiment.subject.is_own_process
+    whole = record.cpu_quota if own_process else None  # a container is not below powerband's own cgroup
+    quotas = [quota for quota in (whole, subject_quota) if quota is not None]
+    meet = own is not None or bool(set(server or machine) & set(engine or machine))
+    given = len(server or machine)
+    count = own or min(given, most or given)
+    return CpuUse(min([float(count), *quotas]), len(machine), meet and not record.generators)
 
 
 def _failure(record: TrialRecord) -> Problem:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -79,8 +78,9 @@ class MetricsPage:
 
 def _over(expression: OwnExpression, page: MetricsPage, start_ns: int, end_ns: int) -> float | None:
     if expression.function in COUNTERS:
-        grown = _value(expression, partial(page.growth, start_ns=start_ns, end_ns=end_ns))
-        return grown / ((end_ns - start_ns) / SECOND_NS) if expression.function == "rate" else grown
+        # The counters are divided, not their result: the time of a query does not depend on how long one looks.
+        per = (end_ns - start_ns) / SECOND_NS if expression.function == "rate" else 1.0
+        return _value(expression, lambda series: page.growth(series, start_ns, end_ns) / per)
     at = page.scrapes.at_ns
     inside = (at >= start_ns) & (at <= end_ns)
     levels = {series: page.levels(series)[inside] for series in expression.series}
@@ -97,10 +97,10 @@ def _over_time(expression: OwnExpression, page: MetricsPage) -> Iterator[float |
     levels = {series: page.levels(series) for series in expression.series}
     if expression.function in COUNTERS:
         steps = {series: np.diff(values, prepend=np.nan) for series, values in levels.items()}
-        levels = {series: np.where(step < 0, np.nan, step) for series, step in steps.items()}  # it began again
+        per = passed_s if expression.function == "rate" else np.ones_like(passed_s)
+        levels = {series: np.where(step < 0, np.nan, step) / per for series, step in steps.items()}  # it began again
     for index in range(page.scrapes.at_ns.size):
         found = _value(expression, lambda series, index=index: float(levels[series][index]))  # type: ignore[misc]
-        found = found / passed_s[index] if expression.function == "rate" else found
         yield float(found) if math.isfinite(found) else None
 
 

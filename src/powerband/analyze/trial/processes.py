@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from powerband.model.clocks import GeneratorNode
+from powerband.model.clocks import GeneratorNode, most_starved
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet
@@ -136,13 +136,15 @@ def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, f
 def _engine_wait_metrics(
     probe: ProbeSamples, fleet: MergedFleet, generators: Sequence[GeneratorNode]
 ) -> Iterator[tuple[str, float]]:
-    """Yields how long the engine's threads were runnable without a CPU; nothing unless every engine's wait is known."""
+    """Yields how long the engine's threads were runnable without a CPU; nothing unless every engine's wait is known. Of
+    several nodes, as if each were like the one that lacks a CPU most: others would hide it in a mean."""
     if generators:
-        waits = [(each.run_wait_ns, each.turns) for each in generators if each.run_wait_ns is not None and each.turns]
-        if len(waits) == len(generators):
-            waited_ns = sum(ns for ns, _ in waits)
+        worst = most_starved(generators)
+        if worst is not None and worst.run_wait_ns is not None and worst.wait_ns_mean is not None:
+            engines = sum(len(each.engines) for each in generators)
+            waited_ns = worst.run_wait_ns * engines / len(worst.engines)
             yield "engine_run_wait_cores", waited_ns / SECOND_NS / fleet.window_s
-            yield "engine_run_wait_ns_mean", waited_ns / sum(turns for _, turns in waits)
+            yield "engine_run_wait_ns_mean", worst.wait_ns_mean
         return
 
     def grown(name: str) -> float | None:

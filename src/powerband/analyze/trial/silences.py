@@ -18,6 +18,7 @@ from powerband.wire.load_events import EngineInterval
 
 LEAST_NS = 300_000_000  # three intervals
 TYPICAL_TIMES = 5  # as long as so many median response times: answers that come in batches are no silence
+SLOW_FROM = 0.9  # quantile: what a tenth of the requests take is their own time, and nothing that stops them
 EXPECTED_LEAST = 20  # so many answers would have come meanwhile: fewer may be missing by chance
 SHARE_LEAST = 0.05  # of the window
 COLLECTIONS = ("jvm_gc_share", "dotnet_gc_share")
@@ -56,7 +57,12 @@ def _stood_still(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[P
     typical_ns, rate_per_s = evidence.response.quantile(0.5), evidence.fleet.achieved_per_s
     if "quiet_s" in metrics or not rate_per_s:
         return
-    least_ns = max(LEAST_NS, TYPICAL_TIMES * typical_ns, EXPECTED_LEAST / rate_per_s * SECOND_NS)
+    collected = max(metrics.get(name, 0.0) for name in COLLECTIONS)
+    # Users who never pause have but one request each in a silence, and many before and after it. A collection that
+    # stops everything may come so often that a tenth of them meet it.
+    may_wait = evidence.load.never_pauses and collected < SHARE_LEAST
+    slow_ns = evidence.response.quantile(SLOW_FROM) if may_wait else 0.0
+    least_ns = max(LEAST_NS, TYPICAL_TIMES * typical_ns, slow_ns, EXPECTED_LEAST / rate_per_s * SECOND_NS)
     found = [
         end - begin
         for begin, end in silences(evidence.intervals, start_ns, end_ns, least_ns)
@@ -65,7 +71,6 @@ def _stood_still(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[P
     part = sum(found) / max(1, end_ns - start_ns)
     if part < max(SHARE_LEAST, 2 * metrics.get("held_up_share_max", 0.0)):
         return
-    collected = max(metrics.get(name, 0.0) for name in COLLECTIONS)
     yield Problem(
         "stood_still",
         f"nothing was answered for up to {format_duration(max(found))} ({plural(len(found), 'time')}, {share(part)} of "

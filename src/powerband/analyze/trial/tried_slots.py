@@ -54,15 +54,19 @@ def tried_of(evidence: Evidence) -> Tried | None:
     alone, doubled, prompt = looks.alone, looks.doubled, looks.prompt
     _check_undisturbed(evidence, (alone, doubled))
     loaded, look, outside = _look(evidence.fleet, users), _look(doubled, 2 * users), _outside(evidence)
-    slots = estimate_slots(_one_user(alone), loaded, look, _variation(alone), outside)
+
+    def slots_by(one: MergedFleet) -> Slots:
+        user, network_ns = _one_user(one), _network_ns(evidence, one)
+        return estimate_slots(user, loaded, look, _variation(one), outside, network_ns=network_ns)
+
+    slots = slots_by(alone)
     prompt_ns = SECOND_NS / _one_user(prompt).rate_per_s if prompt is not None and prompt.goodput_per_s else None
     told = Tried(slots, slots.alone_ns, look.rate_per_s, prompt_ns)
     if prompt is None or not slots.limited or told.delayed_ack_ns < DELAYED_ACK_LEAST_NS:
         return told
     # A request that waits for an acknowledgement occupies no slot: the kernel holds the rest of its answer.
     with suppress(NotExactError):
-        prompt_slots = estimate_slots(_one_user(prompt), loaded, look, _variation(prompt), outside)
-        return replace(told, slots=prompt_slots)
+        return replace(told, slots=slots_by(prompt))
     return told
 
 
@@ -84,9 +88,19 @@ def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None
 def _outside(evidence: Evidence) -> float:
     """The highest mean number of requests at work without a slot, or on their way: all that use the CPU, and those on
     the hand-over from the load engine and back."""
-    tree = None if evidence.probe is None else evidence.probe.trees.get("subject")
+    tree = evidence.subject_tree
     used = 0.0 if tree is None else tree.cores(*evidence.window) or 0.0
     return used + evidence.fleet.goodput_per_s * HAND_OVERS_NS / SECOND_NS
+
+
+def _network_ns(evidence: Evidence, alone: MergedFleet) -> float:
+    """The least time in ns that a request of one user and its answer take on the network between two nodes: that of
+    the fastest connection, which may include TLS, of the fastest answer, or of the exchange by which a node's clock was
+    compared, whichever is least. 0 if the load came from the server's own node."""
+    if not evidence.generators:
+        return 0.0
+    exchange_ns = 2.0 * min(node.uncertainty_ns for node in evidence.generators)
+    return min(exchange_ns, alone.connect_times().quantile(0.0), alone.times("response_time_ns").quantile(0.0))
 
 
 def _one_user(fleet: MergedFleet) -> UsersServed:

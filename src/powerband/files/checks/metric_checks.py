@@ -12,6 +12,8 @@ from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, OWN, metric_words
 from powerband.model.subjects import check_metrics_page, has_series
 
+LONGEST_OF_BURST = "burst_response_time_ns_max"
+
 
 def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that the subject has what its own metrics are read from, and a page for a visitor if one is asked for."""
@@ -58,15 +60,37 @@ def check_page(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def check_direction(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """Checks that an objective is not asked for at its worst. Old runs may have, and can be read."""
+    """Checks that an objective says whether more or less is better where that depends, and is not asked for at its
+    worst. Old runs may have, and can be read."""
     objective, node = experiment.objective, root.at("objective", "metric")
-    known = METRICS.get(objective.metric)
+    known, name = METRICS.get(objective.metric), node.value
     better = known and known.better
+    if better is None and "direction" not in root.at("objective").children:
+        yield node.problem(
+            f"say whether more or less is better: --minimise {name} or --maximise {name}, {{minimise: {name}}} or "
+            f"{{maximise: {name}}} in a file"
+        )
     if objective.is_capacity or better in (None, objective.direction):
         return
-    words, name = metric_words(objective.metric), node.value
+    words = metric_words(objective.metric)
     more, option = ("more" if better == "maximise" else "less"), f"--{better} {name}"
     yield node.problem(f"of {words} {more} is better: write {option}, or {{{better}: {name}}} in a file")
+
+
+def check_burst(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that the longest response of the first moments is asked for only where it can be known. Old runs may ask
+    for it, and can be read."""
+    load = experiment.load
+    if experiment.load_varies or experiment.objective.is_capacity:
+        return
+    if load.websocket is not None or not load.never_pauses:
+        return
+    for node, names in _named_metrics(experiment, root):
+        if LONGEST_OF_BURST in names:
+            yield node.problem(
+                "users who never pause have requests under way when the first moments end, and how long these take is "
+                f"not known: no trial has {LONGEST_OF_BURST}; ask for a percentile, such as burst_response_time_ns_p90"
+            )
 
 
 def check_metric_names(experiment: Experiment, root: Node) -> Iterator[FileProblem]:

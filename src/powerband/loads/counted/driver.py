@@ -4,7 +4,7 @@ In: the probe's `scrape` and `statsd` events as they arrive, and the commands th
 phases, the same lines in `events.jsonl`, and one `summary`. The counter's growth is work that ended ok; no times are
 known. The measured window begins and ends with a reading that shows growth, so that its count is exact, also of a
 program that hands on its count seldom; but for fractions: whole units are counted, and a window in which that would
-distort the rate is refused. Nothing is judged.
+distort the rate is refused, as is one at whose end the counter had stopped. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from powerband.wire.specs import Go, StartMeasure
 
 ROUNDED_MOST = 0.01  # of a window's count: arbitrary, less than a difference that decides anything
 GROWTH_WITHIN_NS = 8_000_000_000  # the longest wait for growth at an edge: the trial waits 10 s for an edge
+STOPPED_TIMES = 2  # arbitrary: a silence of so many of the longest times between two growths is an end
 NAMES_SHOWN = 12  # arbitrary: what fits a message
 PAGE_TIMEOUT_S = 2.0  # twice what the probe waits for the page: the trial has failed already
 PAGE_BYTES_MAX = 4 << 20  # arbitrary: only names are looked for, and some of them suffice
@@ -78,6 +79,9 @@ class Counted(StandIn):
         self._first: _Reading | None = None
         self._opened: _Reading | None = None
         self._due: _Reading | None = None
+        self._grew: _Reading | None = None
+        self._longest_ns = 0  # between two growths
+        self._begun_by_growth, self._ended_by_growth = False, True  # the window, as far as is known
         self._sent_names: tuple[str, ...] = ()
         self._packets = self._malformed = 0
         self._on_page = False
@@ -129,9 +133,11 @@ class Counted(StandIn):
             raise self._too_small(grown, "within the warm-up") if grown else self._still("within the warm-up")
 
     def check_ended(self) -> None:
-        """Raises TrialFailed like `check_begun`, and if the counter did not move within the window, or by so little
-        that its count in whole units is wrong."""
+        """Raises TrialFailed like `check_begun`, and if the counter stopped before the window's end, did not move
+        within it, or by so little that its count in whole units is wrong."""
         self.check_begun()
+        if self._has_stopped:
+            raise self._stopped()
         grown = self._last.value - self._opened.value if self._last and self._opened else 0.0
         counted = sum(summary["window"]["outcomes"]["ok"] for summary in self.summaries)
         if not grown:
@@ -169,6 +175,26 @@ class Counted(StandIn):
         if names and self._malformed:
             seen += f"; {self._malformed:,} StatsD lines could not be read"
         return TrialFailed(Code.NO_COUNTER, f"the program never reported its counter {self._series}; {seen}")
+
+    @property
+    def _has_stopped(self) -> bool:
+        """True if the counter stopped for good before the window ended: no growth ended it, and the counter had grown
+        at its start, or before and then never again. A counter that has always been silent for as long has not."""
+        if self._grew is None or self._opened is None or self._last is None or self._ended_by_growth:
+            return False
+        silent_ns = self._last.at_ns - self._grew.at_ns
+        known_to_grow = self._begun_by_growth or self._grew.at_ns <= self._opened.at_ns
+        return known_to_grow and silent_ns > STOPPED_TIMES * self._longest_ns
+
+    def _stopped(self) -> TrialFailed:
+        assert self._grew is not None
+        idle_s = (self.phases["drain"] - self._grew.at_ns) / 1e9
+        return TrialFailed(
+            Code.WORK_ENDED,
+            f"the counter {self._series} stopped at {self._grew.value:g}, {idle_s:.1f} s before the end of the "
+            "measured window: the work ran out (give it more, or shorten load.duration and measure.warmup_max), or the "
+            "program hangs (then leave this setting out)",
+        )
 
     def _still(self, where: str) -> TrialFailed:
         at = 0.0 if self._last is None else self._last.value
@@ -213,7 +239,11 @@ class Counted(StandIn):
             self.phases["warmup"] = now.at_ns
         elif now.at_ns > before.at_ns:
             self._add(before, now)
-        self._change_phase(now, grown=before is not None and now.value > before.value)
+        grown = before is not None and now.value > before.value
+        if grown:
+            self._longest_ns = max(self._longest_ns, now.at_ns - self._grew.at_ns) if self._grew else 0
+            self._grew = now
+        self._change_phase(now, grown=grown)
 
     def _change_phase(self, now: _Reading, *, grown: bool) -> None:
         """Begins or ends the window with the first reading from that instant on that shows growth. Of a counter that
@@ -228,9 +258,10 @@ class Counted(StandIn):
             return
         edge, self._due = self._due, None
         if self._opened is None:
-            self._opened = edge
+            self._opened, self._begun_by_growth = edge, grown
             self.phases["measure"] = edge.at_ns
         else:
+            self._ended_by_growth = grown
             self.phases["drain"] = edge.at_ns
             self._end(self._opened, edge)
 

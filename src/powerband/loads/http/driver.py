@@ -28,6 +28,7 @@ def engines_up(setup: DriverSetup, subject: RunningSubject) -> AbstractContextMa
         setup.pump,
         warmup_ns=warmup.driver_ns,
         warmup_max_ns=warmup.longest_ns + warmup.pause_ns,
+        fixed_ns=warmup.fixed_ns,
     )
 
 
@@ -40,10 +41,12 @@ def fleet_for(
     *,
     warmup_ns: int | None,
     warmup_max_ns: int = 0,
+    fixed_ns: int | None = None,
     acknowledge_at_once: bool = False,
 ) -> AbstractContextManager[EngineFleet]:
     """Returns the fleet of any load against the subject of a trial. `warmup_ns` None: the warm-up lasts until the
-    command. `acknowledge_at_once`: no part of an answer waits for its acknowledgement. Raises TrialFailed."""
+    command, which comes at `fixed_ns` or once the load is built up. `acknowledge_at_once`: no part of an answer waits
+    for its acknowledgement. Raises TrialFailed."""
     url, engines = subject.rendered.url, trial.engines
     host = urlsplit(url).hostname
     specs = fleet_specs(
@@ -58,6 +61,7 @@ def fleet_for(
         allow_remote=host in trial.experiment.allow_hosts or (engines.apart and host == engines.address),
         warmup_ns=warmup_ns,
         warmup_max_ns=warmup_max_ns,
+        fixed_ns=fixed_ns,
         acknowledge_at_once=acknowledge_at_once,
         at_once=trial.experiment.measure.burst_ns > 0,
     )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.errors import ExperimentError
-from powerband.base.logs import end_of, out_of_memory
+from powerband.base.logs import end_of, out_of_memory, remedy_beside_the_heap
 from powerband.loads.driver import DriverSetup, StandIn
 from powerband.loads.jmeter.checks import check_plan_file
 from powerband.loads.jmeter.install import VERSION, JMeter, installed_jmeter, jar_left_out
@@ -290,10 +290,12 @@ class JMeterLoad(StandIn):
         """Raises TrialFailed if the run has nothing to measure, or if what it measured is of no use."""
         self._check_answered(self._account.outcomes)
         if said := out_of_memory(self._words()):
+            remedy = remedy_beside_the_heap(said) or (
+                "give it more, for example load.jvm_args: -Xmx4g, or take listeners that keep results out of the plan"
+            )
             raise TrialFailed(
                 Code.JMETER_FAILED,
-                f"JMeter ran out of memory ({said}), so that some of its threads are gone: give it more, for example "
-                "load.jvm_args: -Xmx4g, or take listeners that keep results out of the plan",
+                f"JMeter ran out of memory ({said}), so that some of its threads are gone: {remedy}",
             )
         moved_ns = abs(_wall_ahead_ns() - self._ahead_ns)
         if moved_ns > CLOCK_SET_NS:

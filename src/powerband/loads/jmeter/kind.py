@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from powerband.base.yaml_document import Node
 from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, with_plan_keys
+from powerband.loads.jmeter.clock import clock_error_ns
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
@@ -49,6 +50,9 @@ class JMeterPlan(LoadKind):
         if metric.startswith(_BY_ITS_CLOCK):
             return "JMeter does not report it, or it is less than the 1 ms that its clock resolves"
         return None
+
+    def clock_error(self, metric: str) -> float:
+        return clock_error_ns(metric)
 
     def prepare(self, experiment: Experiment, stop: StopRequest) -> None:
         from powerband.loads.jmeter.driver import prepare_plan

@@ -7,15 +7,19 @@ half can be checked: no more requests can be under way than there are threads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from powerband.base.units import format_duration
+from powerband.loads.jmeter.clock import clock_error_ns
 from powerband.loads.measured import THREAD_SHARE_MAX, checks, in_flight_metrics, load_metrics, starved
+from powerband.model.metrics import metric_words
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import MergedFleet, MergedTimes
+from powerband.readings.fleet import MergedFleet
 
 THREADS_TOLERANCE = 0.02  # as for Little's law of powerband's own engine
 LABELS_SHOWN = 5  # arbitrary: what fits a message
@@ -34,8 +38,9 @@ def with_own_cpu(evidence: Evidence) -> Evidence:
 
 def with_jmeter(fleet: MergedFleet, cores: float | None, cpus: float | None) -> MergedFleet:
     """Returns the fleet with `cores` as its CPU; None if nothing watched it. `cpus`: how many JMeter's threads share;
-    None if that is unknown."""
-    threads = max(1, round(fleet.users_mean))
+    None if that is unknown. Its `threads` are those that do not pause, on average: a thread in a pause waits for no
+    CPU. They are within a request, or use a CPU between two."""
+    threads = max(1, round(min(fleet.users_mean, _present(fleet) + (cores or 0.0))))
     if cores is None:
         return replace(fleet, threads=threads)
     return replace(fleet, cpu_cores=cores, cpu_share_max=cores / cpus if cpus else 0.0, threads=threads)
@@ -46,14 +51,16 @@ def jmeter_metrics(fleet: MergedFleet) -> dict[str, float]:
     in the window."""
     if fleet.users_mean <= 0:
         return {}
-    present = max(0.0, fleet.busy_users_mean + fleet.carried_users_mean)
-    return {"users_mean": fleet.users_mean, "in_flight_mean": present}
+    return {"users_mean": fleet.users_mean, "in_flight_mean": _present(fleet)}
 
 
-def jmeter_problems(
-    fleet: MergedFleet, response: MergedTimes, metrics: Mapping[str, float], told: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Yields the problems of JMeter's threads, transactions and times. `told`: the record's entry on JMeter."""
+def _present(fleet: MergedFleet) -> float:
+    """Returns how many threads were within a request, on average over the window."""
+    return max(0.0, fleet.busy_users_mean + fleet.carried_users_mean)
+
+
+def jmeter_problems(fleet: MergedFleet, metrics: Mapping[str, float], told: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yields the problems of JMeter's threads and transactions. `told`: the record's entry on JMeter."""
     present, users = metrics.get("in_flight_mean", 0.0), fleet.users_mean
     if present > users + max(THREADS_FLOOR, THREADS_TOLERANCE * users):
         yield Problem(
@@ -75,7 +82,22 @@ def jmeter_problems(
             f"({', '.join(list(idle)[:LABELS_SHOWN])}): switch Debug Samplers off, let scripts be pre-processors",
             fatal=False,
         )
-    if response.count and response.quantile(0.5) <= 0:
+
+
+def clock_problem(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """Reports an objective whose margin is finer than JMeter's clock, or that the clock does not resolve most times."""
+    objective, response = evidence.experiment.objective, evidence.response
+    value, error_ns = metrics.get(objective.metric, math.inf), clock_error_ns(objective.metric)
+    if 2 * error_ns > objective.margin * value:
+        yield Problem(
+            "jmeter_clock",
+            f"JMeter's times are whole milliseconds, and the {metric_words(objective.metric)} is "
+            f"{format_duration(value)}: settings that are not more than 1 ms apart are not told apart, nor called "
+            "equivalent; judge the mean (response_time_ns_mean), in which that evens out, or let powerband's own "
+            "engine measure (powerband import turns the plan into a scenario)",
+            fatal=False,
+        )
+    elif response.count and response.quantile(0.5) <= 0:
         yield Problem(
             "jmeter_clock",
             "half of the requests were answered in less than 1 ms, which JMeter's clock does not resolve: a "
@@ -123,7 +145,8 @@ USERS = Source(
     "users",
     lambda evidence: {**dict(in_flight_metrics(evidence)), **jmeter_metrics(evidence.fleet)},
     lambda evidence, metrics: (
-        *jmeter_problems(evidence.fleet, evidence.response, metrics, evidence.record.jmeter),
+        *jmeter_problems(evidence.fleet, metrics, evidence.record.jmeter),
+        *clock_problem(evidence, metrics),
         *threads_problem(evidence),
     ),
 )

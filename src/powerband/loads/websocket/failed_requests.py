@@ -56,7 +56,7 @@ def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
     unmatched = 0 if of is None or of.match == "order" else crowd.unmatched
     given_up = any(crowd.drops.get(reason) for reason in _GIVEN_UP)
     causes = {"closed_early": _LOST_FIRST} if given_up else {}
-    if not all(step.answered for step in evidence.load.scenario):
+    if not evidence.load.all_answered:
         causes["timeout"] = _NOT_TAKEN
     return explained(
         [*_counts_of_messages(fleet), *_counts_of_users(fleet, crowd)],

@@ -44,7 +44,7 @@ def render_changes(comparison: RunComparison, analysis: Analysis | None = None) 
         cases += [_JunitCase("powerband.compare", setting.id, "skipped", said) for setting in settings]
     if analysis is not None:
         cases += map(_claim, analysis.claims)
-        if short := short_of(analysis):
+        if short := short_of(analysis, comparison):
             cases.append(_JunitCase("powerband.answer", "answer", "failure", " ".join(short)))
     properties = {
         "first": comparison.names[0],
@@ -54,7 +54,9 @@ def render_changes(comparison: RunComparison, analysis: Analysis | None = None) 
         "confidence": f"{comparison.confidence:g}",
         "margin": f"{comparison.margin:g}",
     }
-    return _document("powerband compare", cases, properties, [comparison.sentence, *comparison.warnings])
+    return _document(
+        "powerband compare", cases, properties, [comparison.sentence, *comparison.further, *comparison.warnings]
+    )
 
 
 def render_analysis(analysis: Analysis, run: Path | None) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from powerband.analyze.settings.soak import MORE, UNJUDGED
+from powerband.analyze.settings.soak import UNJUDGED, is_far, more_is_better
 from powerband.base.units import capital, plural
 from powerband.loads.measured import is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
@@ -124,6 +124,7 @@ def soak_section(analysis: Analysis) -> str:
             figure,
             least=is_lower_bound(figure.metric, metrics),
             judged=figure.metric not in shown_only and (not disturbed or _is_better(figure, analysis)),
+            far=is_far(figure, analysis.objective, analysis.direction, analysis.margin),
         )
         for figure in soak.figures
     ]
@@ -136,11 +137,11 @@ def _is_better(figure: SoakFigure, analysis: Analysis) -> bool:
     """True if the soak's figure is better than the interval, which no other program makes it."""
     if figure.low is None or figure.high is None:
         return False
-    more = analysis.direction == "maximise" if figure.metric == analysis.objective else figure.metric in MORE
+    more = more_is_better(figure.metric, analysis.objective, analysis.direction)
     return figure.soaked > figure.high if more else figure.soaked < figure.low
 
 
-def _soak_row(figure: SoakFigure, *, least: bool, judged: bool) -> tuple[str, ...]:
+def _soak_row(figure: SoakFigure, *, least: bool, judged: bool, far: bool) -> tuple[str, ...]:
     soaked, before, low, high = (
         ABSENT if value is None else format_number(value, METRICS[figure.metric].unit)
         for value in (figure.soaked, figure.before, figure.low, figure.high)
@@ -150,7 +151,7 @@ def _soak_row(figure: SoakFigure, *, least: bool, judged: bool) -> tuple[str, ..
     if figure.low is not None and figure.high is not None:
         inside = figure.low <= figure.soaked <= figure.high
         known = "as before" if inside else "no worse" if judged else "not judged"
-        verdict = "worse" if figure.worse else "not judged" if least else known
+        verdict = "worse" if figure.worse else "not judged" if least or far else known
     return metric_name(figure.metric), f"≥ {soaked}" if least else soaked, before, between, verdict
 
 

@@ -1,18 +1,29 @@
 """The summary of `powerband load`, for people and for machines. In: the merged results of all load generators. Nothing
-is computed here. Percentiles of response times are those of a trial: requests without a right answer rank last."""
+is computed here. Percentiles of response times are those of a trial: requests without a right answer rank last, and
+those of too few requests are left out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from powerband.base.units import format_duration, significant
-from powerband.loads.measured import RESPONSE, response_quantile, unanswered_share
+from powerband.base.units import format_duration, joined, significant
+from powerband.loads.measured import (
+    RESPONSE,
+    due_requests,
+    enough_s,
+    few_requests,
+    requests_at,
+    response_quantile,
+    unanswered_share,
+)
 from powerband.loads.websocket.measured import codes_text, counted
 from powerband.model.clocks import GeneratorNode
 from powerband.model.load import Load
+from powerband.model.metrics import metric_words
 from powerband.readings.crowd import Crowd
 from powerband.readings.fleet import QUANTILES, MergedFleet, MergedTimes
 
@@ -38,7 +49,7 @@ def load_text(
         f"{'':13} {'mean':>9} {'p50':>9} {'p90':>9} {'p95':>9} {'p99':>9} {'p99.9':>9} {'max':>9}",
     ]
     for name, label in _TIMES.items():
-        figures = _cohort_times(fleet, name, share)
+        figures = _cohort_times(fleet, load, name, share)
         least = {key for key, q in QUANTILES.items() if name == RESPONSE and q > 1 - share}
         shown = [
             "-" if figure is None else f"{'≥' if key in least else ''}{format_duration(figure)}"
@@ -56,6 +67,9 @@ def load_text(
             f"{'':13} {100 * share:.3g} % of the requests due were not answered rightly: they rank last in the\n"
             f"{'':13} percentiles of response times, and are in no mean, maximum or service time"
         )
+    if few := _few_requests(fleet, load):
+        # Hyphens are no breaks, which would cut `--duration`.
+        lines += wrap(few, 100, initial_indent=" " * 14, subsequent_indent=" " * 14, break_on_hyphens=False)
     if crowd is not None:
         lines += _crowd_lines(crowd)
     lines.append(
@@ -96,7 +110,7 @@ def load_document(
 ) -> dict[str, Any]:
     """The summary as JSON: rates per second, times in ns, counts of the requests scheduled in the measured window.
     Counts of WebSocket users cover the whole run. `generators`: the other machines that made the load."""
-    share = unanswered_share(fleet, load)
+    share, few = unanswered_share(fleet, load), _few_requests(fleet, load)
     return {
         "format": 1,
         "window_s": fleet.window_s,
@@ -108,7 +122,8 @@ def load_document(
         "dropped": fleet.cohort.dropped,
         "outcomes": dict(fleet.cohort.outcomes),
         "error_rate": share,
-        **{name: _cohort_times(fleet, name, share) for name in _TIMES},
+        **{name: _cohort_times(fleet, load, name, share) for name in _TIMES},
+        **({"few_requests": few} if few else {}),
         "engine_cpu_cores": fleet.cpu_cores,
         "engine_cpu_share_max": fleet.cpu_share_max,
         "connections_opened": fleet.connections_opened,
@@ -133,10 +148,35 @@ def _crowd(crowd: Crowd) -> dict[str, Any]:
     }
 
 
-def _cohort_times(fleet: MergedFleet, name: str, share: float) -> dict[str, float | None]:
-    """The figures of one of _TIMES. `share`: of the requests without a right answer."""
+def _cohort_times(fleet: MergedFleet, load: Load, name: str, share: float) -> dict[str, float | None]:
+    """The figures of one of _TIMES; percentiles of too few requests are null. `share`: of the requests without a right
+    answer."""
     times = fleet.times(name)
-    return _times(times, partial(response_quantile, fleet, times, share) if name == RESPONSE else times.quantile)
+    if name == RESPONSE:
+        figures = _times(times, partial(response_quantile, fleet, times, share))
+        return {**figures, **dict.fromkeys(_lacking(due_requests(fleet, load, times)))}
+    return {**_times(times), **dict.fromkeys(_lacking(times.count))}
+
+
+def _lacking(requests: int) -> list[str]:
+    """The percentiles that so many requests are too few for, the lowest first."""
+    return [key for key, q in QUANTILES.items() if requests < requests_at(q)]
+
+
+def _few_requests(fleet: MergedFleet, load: Load) -> str | None:
+    """A trial's sentence on the lowest percentile of response times that had too few requests, and how long a window
+    the higher ones need; None if none had, or nothing was answered."""
+    times = fleet.times(RESPONSE)
+    due = due_requests(fleet, load, times)
+    lacking = _lacking(due) if times.count else []
+    if not lacking:
+        return None
+    needed = {key: requests_at(QUANTILES[key]) for key in lacking}
+    first, *higher = lacking
+    what = f"a {metric_words(f'{RESPONSE}_{first}')} needs {needed[first]:,}"
+    told = few_requests(due, needed[first], what, fleet.window_s)
+    longer = [f"{metric_words(key)} needs {enough_s(due, needed[key], fleet.window_s):,} s" for key in higher]
+    return f"{told}; {joined(longer)}" if longer else told
 
 
 def _times(times: MergedTimes, quantile: Callable[[float], float] | None = None) -> dict[str, float | None]:

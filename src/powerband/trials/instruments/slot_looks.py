@@ -65,7 +65,7 @@ class SlotLooks(Instrument):
         self._phases = phases
         self._announce = announce
         self._found: dict[str, Any] = {}
-        self._connections = TreeConnections(0, {})
+        self._connections = TreeConnections(None, {})
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
         """Takes the looks, or notes that the server's CPUs were in full use, or why a look failed. Raises

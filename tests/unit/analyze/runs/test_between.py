@@ -2,13 +2,12 @@
 
 import json
 import math
-import random
 from dataclasses import replace
-from statistics import NormalDist, fmean
 
 import pytest
 from scipy.stats import ttest_ind
 
+from fakes.day_effects import DAYS, KNOWN, false_changes, noisy, run_of, sessions_of, told_by
 from fakes.trials import experiment
 from powerband.analyze.runs.changes import smallest_difference
 from powerband.analyze.runs.sessions import ASSUMED, SAME_SESSION, spread_of_sessions
@@ -16,33 +15,19 @@ from powerband.analyze.runs.two_runs import ComparedRun, compare_two
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.stats.intervals import exp
 from powerband.base.errors import UsageError
+from powerband.loads import HTTP, JMETER
+from powerband.loads.kind import LoadKind
 from powerband.model.cpu_use import CpuUse
+from powerband.model.load import Load
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import (
     Analysis,
-    Answer,
-    AnswerKind,
     Estimate,
     Problem,
     SettingResult,
     TrialResult,
     Verdict,
 )
-
-
-def run_of(values: dict[int, list[float]], direction: str = "maximise", metric: str = "goodput_per_s") -> Analysis:
-    trials = [
-        TrialResult(0, block, 1, Setting((("threads", threads),)), "measured", (), {metric: value})
-        for threads, settings in values.items()
-        for block, value in enumerate(settings)
-    ]
-    answer = Answer(AnswerKind.BEST, None, None, (), (), ())
-    return Analysis("x", "", metric, direction, (), 0.95, 0.03, answer, (), tuple(trials))
-
-
-def noisy(mean: float, n: int, spread: float, seed: int) -> list[float]:
-    rng = random.Random(seed)
-    return [mean * math.exp(spread * NormalDist().inv_cdf(rng.uniform(0.001, 0.999))) for _ in range(n)]
 
 
 def test_the_interval_is_welch_s() -> None:
@@ -142,39 +127,12 @@ def test_equal_runs_differ_in_at_most_five_percent_of_comparisons() -> None:
     assert false / 400 <= 0.05 + 1.64 * (0.05 * 0.95 / 400) ** 0.5
 
 
-def sessions_of(day: float, runs: int, seed: int, settings: int = 4, noise: float = 0.01) -> list[Analysis]:
-    """Runs of one server, one in each session; each session has its own effect on all settings."""
-    rng = random.Random(seed)
-    made = []
-    for run in range(runs):
-        effect = math.exp(rng.gauss(0.0, day))
-        values = {
-            threads: noisy(100 * effect, 5, noise, seed * 1000 + run * 50 + threads) for threads in range(settings)
-        }
-        made.append(run_of(values))
-    return made
-
-
-def told_by(analysis: Analysis) -> dict[Setting, float]:
-    settings = {trial.setting for trial in analysis.trials}
-    return {
-        setting: fmean(trial.metrics["goodput_per_s"] for trial in analysis.trials if trial.setting == setting)
-        for setting in settings
-    }
-
-
-@pytest.mark.parametrize("known", [0, 2, 6])
-@pytest.mark.parametrize("day", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize("known", KNOWN)
+@pytest.mark.parametrize("day", DAYS)
 def test_sessions_that_differ_are_no_change_of_the_server(day: float, known: int) -> None:
     """The bound for 200 pairs of runs is 5 % and 1.64 standard errors of it. Before sessions were allowed for, a day
     effect of 1 % gave a false verdict in 31 % of pairs, and one of 3 % in 70 %."""
-    false = 0
-    for seed in range(200):
-        *earlier, first, second = sessions_of(day, known + 2, seed)
-        spread = spread_of_sessions([told_by(run) for run in earlier])
-        changes = compare_runs(first, second, sessions=spread).changes
-        false += any(change.verdict in {Verdict.BETTER, Verdict.WORSE} for change in changes)
-    assert false / 200 <= 0.05 + 1.64 * (0.05 * 0.95 / 200) ** 0.5
+    assert false_changes(day, known, 200) <= 0.05 + 1.64 * (0.05 * 0.95 / 200) ** 0.5
 
 
 def test_what_sessions_differ_by_is_learned() -> None:
@@ -280,6 +238,25 @@ def test_a_setting_that_served_before_and_now_fails_is_worse(code: str, verdict:
     assert back.verdict is (Verdict.BETTER if verdict is Verdict.WORSE else verdict)
 
 
+@pytest.mark.parametrize(
+    ("code", "because"),
+    [
+        ("", "only short trials measured it in the second run"),
+        ("memory_kills", "not measured in the second run: memory_kills happened"),
+    ],
+)
+def test_a_setting_that_left_a_race_after_short_trials_was_measured_by_these_alone(code: str, because: str) -> None:
+    """If its full trials failed, they say why it was not measured."""
+    setting = Setting((("threads", 2),))
+    whole = replace(run_of({2: [20.0, 21.0], 4: [120.0, 121.0]}), settings=(row(setting),))
+    raced = with_stage(run_of({4: [130.0, 131.0]}), Stage.SCREEN, {2: [9.0, 9.1], 4: [100.0, 101.0]})
+    problems = (Problem(code, f"{code} happened", fatal=True),)
+    failed = [TrialResult(99, 9, 1, setting, "failed", problems, {})] if code else []
+    raced = replace(raced, trials=(*raced.trials, *failed))
+    found = {change.setting: change.because for change in compare_runs(whole, raced).changes}
+    assert found[setting] == because
+
+
 def test_who_breaks_a_constraint_in_one_run_only_has_changed() -> None:
     setting = Setting((("threads", 4),))
     good, bad = (replace(run_of({4: [5.0, 5.1, 5.05]}), settings=(row(setting, *why),)) for why in ((), ("p99 < 1ms",)))
@@ -299,6 +276,40 @@ def test_who_breaks_a_constraint_in_one_run_only_has_changed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("first_ms", "second_ms", "kind", "verdict"),
+    [
+        (2.0, 3.0, JMETER, Verdict.INCONCLUSIVE),
+        (3.0, 2.0, JMETER, Verdict.INCONCLUSIVE),
+        (3.0, 3.0, JMETER, Verdict.INCONCLUSIVE),
+        (3.0, 9.0, JMETER, Verdict.WORSE),
+        (100.0, 100.0, JMETER, Verdict.EQUIVALENT),
+        (2.0, 3.0, HTTP, Verdict.WORSE),
+        (3.0, 3.0, HTTP, Verdict.EQUIVALENT),
+    ],
+)
+def test_two_runs_are_told_apart_no_closer_than_the_clock_of_the_load_counts(
+    first_ms: float, second_ms: float, kind: LoadKind, verdict: Verdict
+) -> None:
+    runs = [run_of({4: [ms * 1e6] * 5}, "minimise", "response_time_ns_p99") for ms in (first_ms, second_ms)]
+    found = compare_runs(*runs, sessions=SAME_SESSION, kinds=[kind, kind])
+    (change,) = found.changes
+    assert change.verdict is verdict
+    because = "the load's clock counts steps of 1.00 ms" if verdict is Verdict.INCONCLUSIVE else ""
+    assert change.because == because
+
+
+def test_two_runs_of_a_coarse_clock_are_not_said_to_be_told_apart_in_one_run() -> None:
+    of, metric = experiment(load=Load(jmeter="plan.jmx")), "response_time_ns_p99"
+    a, b = (
+        ComparedRun(name, of, run_of({4: [ms * 1e6] * 5}, "minimise", metric), {})
+        for name, ms in (("a", 2.0), ("b", 3.0))
+    )
+    found = compare_two(a, b)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.sentence.endswith("; the load's clock counts steps of 1.00 ms.")
+
+
 SLO = "p99 < 50ms"
 
 
@@ -314,6 +325,13 @@ def at_slo(p99_ms: float, *, broken: bool = False, unsure: bool = False, goodput
     return replace(run, trials=tuple(trials), constraints=(SLO,), settings=(judged,))
 
 
+def check_compared(first: Analysis, second: Analysis, verdict: str, said: str) -> None:
+    """Checks the verdict on two runs, and that the words of their change hold what is `said`."""
+    found = compare_runs(first, second)
+    assert found.verdict == verdict
+    assert said in found.change_words(found.changes[0])
+
+
 @pytest.mark.parametrize(
     ("first", "second", "verdict", "said"),
     [
@@ -321,6 +339,9 @@ def at_slo(p99_ms: float, *, broken: bool = False, unsure: bool = False, goodput
         (at_slo(60, broken=True), at_slo(61, broken=True), "inconclusive", "both runs violate the SLO"),
         (at_slo(600, broken=True), at_slo(60, broken=True), "inconclusive", "both runs violate the SLO"),
         (at_slo(40), at_slo(60, broken=True), "worse", "the second run violates the SLO"),
+        (at_slo(48.7), at_slo(51.3, broken=True), "inconclusive", "by no more than separate runs may differ"),
+        (at_slo(51.3, broken=True), at_slo(48.7), "inconclusive", "by no more than separate runs may differ"),
+        (at_slo(48.7), at_slo(51.3, broken=True, goodput=50), "worse", "the second run violates the SLO"),
         (at_slo(49, unsure=True), at_slo(51, broken=True), "inconclusive", "it is not certain whether the first run"),
         (at_slo(49, unsure=True), at_slo(600, broken=True), "worse", "response time p99 602 ms instead of 49.2"),
         (at_slo(60, broken=True), at_slo(40), "better", "the first run violates the SLO"),
@@ -333,9 +354,34 @@ def at_slo(p99_ms: float, *, broken: bool = False, unsure: bool = False, goodput
 def test_two_runs_that_break_or_may_break_a_constraint(
     first: Analysis, second: Analysis, verdict: str, said: str
 ) -> None:
-    found = compare_runs(first, second)
-    assert found.verdict == verdict
-    assert said in found.change_words(found.changes[0])
+    check_compared(first, second, verdict, said)
+
+
+BROKEN, UNSURE = at_slo(60, broken=True), at_slo(49, unsure=True)
+
+
+def asked(run: Analysis, *constraints: str) -> Analysis:
+    return replace(run, constraints=constraints)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "said"),
+    [
+        (asked(at_slo(60)), BROKEN, "inconclusive", f"only the second run has the condition {SLO}"),
+        (asked(at_slo(60), "p99 < 100ms"), BROKEN, "inconclusive", f"only the second run has the condition {SLO}"),
+        (asked(at_slo(60)), at_slo(60, broken=True, goodput=200), "inconclusive", "only the second run has"),
+        (asked(at_slo(60)), at_slo(60, broken=True, goodput=50), "worse", "goodput"),
+        (asked(at_slo(40)), UNSURE, "inconclusive", f"only the second run has the condition {SLO}"),
+        (BROKEN, asked(at_slo(10)), "inconclusive", f"only the first run has the condition {SLO}"),
+        (at_slo(40), asked(at_slo(40, goodput=200), SLO, "errors < 1%"), "better", "goodput"),
+        (asked(at_slo(40), SLO, "errors < 1"), at_slo(40, goodput=200), "better", "goodput"),  # of an older version
+        (asked(at_slo(40), "p99<50ms"), BROKEN, "worse", "the second run violates the SLO"),
+    ],
+)
+def test_a_constraint_that_one_run_alone_has_makes_neither_run_the_better(
+    first: Analysis, second: Analysis, verdict: str, said: str
+) -> None:
+    check_compared(first, second, verdict, said)
 
 
 def test_other_cpus_of_the_server_are_told() -> None:

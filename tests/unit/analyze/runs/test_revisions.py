@@ -5,6 +5,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from rich.console import Console
@@ -13,11 +14,22 @@ from scipy.stats import ttest_rel
 from fakes.trials import experiment
 from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.revisions import compare_revisions, holds_revisions
-from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.compare import Progress, analyse
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Objective
-from powerband.model.plan import Setting
-from powerband.model.results import Analysis, Bottleneck, Problem, Race, TrialResult, Verdict
+from powerband.model.load import Load
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import (
+    Analysis,
+    Bottleneck,
+    Departure,
+    Estimate,
+    Look,
+    Problem,
+    Race,
+    TrialResult,
+    Verdict,
+)
 from powerband.report.documents.markdown import render_markdown
 from powerband.report.html.verdicts import why_section
 from powerband.report.terminal.text import print_answer
@@ -57,11 +69,13 @@ def test_drift_of_the_machine_cancels_within_a_block() -> None:
     found = compared(case(pairs=False), trials({("old",): old, ("new",): new}))
     (change,) = found.changes
     known = ttest_rel([math.log(x) for x in new], [math.log(x) for x in old]).confidence_interval(0.95)
+    differences = sorted(math.log(y / x) for x, y in zip(old, new, strict=True))
+    half_step = max(b - a for a, b in pairwise(differences)) / (2 * len(old))
     assert change.verdict is found.verdict is Verdict.WORSE
     assert change.ratio is not None
-    assert change.ratio.low == pytest.approx(math.exp(known.low), rel=1e-6)
-    assert change.ratio.high == pytest.approx(math.exp(known.high), rel=1e-6)
-    assert change.smallest_difference == pytest.approx(math.exp((known.high - known.low) / 2) - 1)
+    assert change.ratio.low == pytest.approx(math.exp(known.low - half_step), rel=1e-6)
+    assert change.ratio.high == pytest.approx(math.exp(known.high + half_step), rel=1e-6)
+    assert change.smallest_difference == pytest.approx(math.exp((known.high - known.low) / 2 + half_step) - 1)
     assert found.paired and found.names == ("old", "new")
     assert "new is worse than old: goodput −10.0 %" in found.sentence
 
@@ -116,6 +130,33 @@ def test_each_setting_has_a_verdict_and_the_worst_is_that_of_all() -> None:
     assert "in 1 of 2 settings: threads=4, goodput −20" in found.sentence
     assert all(change.ratio is not None and change.ratio.confidence == pytest.approx(0.975) for change in found.changes)
     json.dumps(found.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("gone", "verdict", "ratio"), [("old", Verdict.BETTER, 9.0), ("new", Verdict.WORSE, 1 / 9)])
+def test_where_one_left_the_race_after_its_short_trials_these_compare_the_two(
+    gone: str, verdict: Verdict, ratio: float
+) -> None:
+    """A race of four settings eliminates one revision with 2 threads, while the new one with 4 leads."""
+    made = experiment(FACTORS, design={"seed": 7, "order": "race", "screen": "500ms"})
+    rates: dict[tuple[object, ...], float] = {(2, "old"): 900.0, (2, "new"): 900.0, (4, "old"): 950.0}
+    rates |= {(4, "new"): 1000.0, (2, gone): 100.0}
+    settings = {(each.as_dict()["threads"], each.as_dict()["revision"]): each for each in made.settings()}
+    results = list[TrialResult]()
+    for block, stage in enumerate([Stage.SCREEN] * 2 + [Stage.COMPARE] * 3):
+        for place, (levels, setting) in enumerate(settings.items()):
+            if stage is Stage.COMPARE and levels == (2, gone):
+                continue
+            metrics = {"goodput_per_s": rates[levels] * (1 + 0.002 * ((block * 7 + place) % 5 - 2)), "error_rate": 0.0}
+            metrics["rss_bytes_max"] = 1e8 if stage is Stage.SCREEN else 3e8  # it grows
+            results.append(TrialResult(len(results) + 1, block, 1, setting, "measured", (), metrics, stage=stage))
+    left = Departure(settings[2, gone], 1, "worse", Estimate(0.1, 0.09, 0.11, 0.95, 2), worse=True)
+    look = Look(1, settings[4, "new"], {}, (left.setting,))
+    race = Race((look,), (left,), len(results), 20, "decided", 5)
+    found = compare_revisions(made, analyse(made, results, Progress(race=race)))
+    change = next(change for change in found.changes if change.setting.as_dict() == {"threads": 2})
+    assert (change.verdict, change.because) == (verdict, "")
+    assert change.ratio is not None and change.ratio.value == pytest.approx(ratio, rel=0.02)
+    assert "memory" not in " ".join(found.further), "that of short trials is no less"
 
 
 def test_a_new_one_that_fails_by_itself_is_worse_and_one_that_was_disturbed_is_not_known() -> None:
@@ -358,3 +399,43 @@ def test_a_revision_that_costs_clearly_more_is_told_and_one_that_may_not_is_not(
     slow = trials({("old",): DRIFT, ("new",): [9 * each for each in DRIFT]}, "response_time_ns_p99")
     assert compared(of, slow).further == (), "the verdict says it"
     assert told(False, [100.0] * 6, [each / 2 for each in equal]) == ("new uses 0.5 times the memory.",)
+
+
+@pytest.mark.parametrize(("p99_ms", "told"), [(29.0, ("new has 1.4 times the p99 response time.",)), (21.0, ())])
+def test_a_p99_that_surely_rose_is_told_where_the_rate_is_that_of_the_load(
+    p99_ms: float, told: tuple[str, ...]
+) -> None:
+    rows = [
+        replace(row, metrics={**row.metrics, P99: (p99_ms if "new" in row.setting.id else 20.0) * MS + row.block})
+        for row in trials({("old",): [500.0] * 6, ("new",): [500.1] * 6})
+    ]
+    found = compared(case(pairs=False), rows)
+    assert (found.verdict, found.further) == (Verdict.EQUIVALENT, told)
+
+
+@pytest.mark.parametrize(
+    ("load", "told"),
+    [(Load(users=10), ("new has 1.5 times the p99 response time.",)), (Load(jmeter="plan.jmx"), ())],
+)
+def test_a_p99_that_rose_by_no_more_than_the_clock_of_the_load_may_be_off_is_not_told(
+    load: Load, told: tuple[str, ...]
+) -> None:
+    rows = [
+        replace(row, metrics={**row.metrics, P99: (3.0 if "new" in row.setting.id else 2.0) * MS})
+        for row in trials({("old",): [500.0] * 6, ("new",): [500.1] * 6})
+    ]
+    found = compared(experiment({"revision": ("old", "new")}, load=load), rows)
+    assert (found.verdict, found.further) == (Verdict.EQUIVALENT, told)
+
+
+def test_a_limit_that_the_clock_of_the_load_leaves_open_is_not_said_to_need_more_rounds() -> None:
+    rows = [
+        replace(row, metrics={**row.metrics, P99: 2.0 * MS})
+        for row in trials({("old",): [500.0] * 6, ("new",): [500.1] * 6})
+    ]
+    slo = {"subject_to": ["p99 < 2.4ms"]}
+    of = experiment({"revision": ("old", "new")}, load=Load(jmeter="plan.jmx"), objective=slo)
+    (change,) = compared(of, rows).changes
+    assert change.verdict is Verdict.INCONCLUSIVE
+    assert "as the load's clock counts steps of 1.00 ms" in change.because
+    assert "would decide" not in change.because

@@ -53,6 +53,14 @@ def test_what_a_trial_says(made: TrialResult, answer: bool | None) -> None:
     assert holds(capacity_experiment(), made) is answer
 
 
+@pytest.mark.parametrize("cause", ["engine_stopped", "host_foreign"])
+def test_no_answer_while_nobody_asked_says_nothing_of_the_rate(cause: str) -> None:
+    unanswered = trial(1000.0, code="no_request_ended")
+    assert holds(capacity_experiment(), unanswered) is False
+    stopped = replace(unanswered, problems=(*unanswered.problems, Problem(cause, "it is so")))
+    assert holds(capacity_experiment(), stopped) is None
+
+
 @pytest.mark.parametrize(
     ("offered", "served", "metrics", "answer"),
     [
@@ -86,6 +94,14 @@ def test_wrong_answers_count_as_served_where_a_condition_judges_errors(
     assert holds(capacity_experiment(objective=wanted), made) is answer
     behind = replace(made, metrics={**made.metrics, "achieved_rate_per_s": 965.0})
     assert holds(capacity_experiment(objective=wanted), behind) is False
+
+
+def test_where_only_errors_are_limited_an_overload_shows_in_what_is_not_answered_and_gets_the_time_to() -> None:
+    made = capacity_experiment(objective=Objective(metric="capacity", subject_to=["errors < 1%"]))
+    answered = {"achieved_rate_per_s": 960.0, "response_time_ns_mean": 100e6}
+    assert holds(made, trial(1000.0, **answered, in_flight_growth_per_s=40.0)) is False
+    search = search_of(made, setting(1), [trial(None, 1, goodput_per_s=1000.0)])
+    assert (search.window_ns(1020.0) or 0) > 45 * 10**9, "it does not show in times"
 
 
 def test_a_condition_that_was_not_measured_says_nothing() -> None:
@@ -352,6 +368,29 @@ def test_a_capacity_that_ends_at_refusals_ends_at_what_is_full(failed: float, na
     found = limit_of(search_of(made, setting(1), [look, *held, *late]))
     assert found is not None and found.name is name
     assert ("2.00 % of requests fail there" in found.evidence) is (failed > 0)
+
+
+@pytest.mark.parametrize(
+    ("p99_ns", "name", "said"),
+    [
+        (15e6, BottleneckName.NONE, "it misses subject_cpu_share < 70% there"),
+        (400e6, BottleneckName.SLOW_ANSWERS, "the server uses 75 % of its CPUs there"),
+    ],
+)
+def test_a_capacity_that_a_condition_on_another_figure_ends_has_no_slow_answers(
+    p99_ns: float, name: BottleneckName, said: str
+) -> None:
+    served = Bottleneck(BottleneckName.NONE, ("all was served",), "")
+    cpu = Bottleneck(BottleneckName.SUBJECT_CPU, ("full",), "")
+    wanted = Objective(metric="capacity", subject_to=["p99 < 200ms", "subject_cpu_share < 70%"])
+    look = replace(trial(None, 1, goodput_per_s=1000.0), bottleneck=cpu)
+    idle = {"response_time_ns_p99": 15e6, "subject_cpu_share": 0.6}
+    held = [replace(trial(rate, n, **idle), bottleneck=served) for n, rate in enumerate((400.0, 500.0, 560.0), 2)]
+    busy = {"response_time_ns_p99": p99_ns, "subject_cpu_share": 0.75}
+    over = [replace(trial(rate, n, **busy), bottleneck=served) for n, rate in enumerate((620.0, 600.0, 650.0), 5)]
+    found = limit_of(search_of(capacity_experiment(objective=wanted), setting(1), [look, *held, *over]))
+    assert found is not None and found.name is name
+    assert "of the 1,000/s that it serves at most" in found.evidence[0] and found.evidence[1] == said
 
 
 @pytest.mark.parametrize(

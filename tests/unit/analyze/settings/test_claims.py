@@ -97,6 +97,35 @@ def test_verdicts(holds: str, trials: Sequence[TrialResult], verdict: str) -> No
     assert judged(holds, trials).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("holds", "lost", "verdict"),
+    [
+        ("app_sent - app_received == 0", (150, 160, 140, 155), "refuted"),
+        ("0 == app_sent - app_received", (150, 160, 140, 155), "refuted"),
+        ("app_sent - app_received != 0", (150, 160, 140, 155), "held"),
+        ("app_sent - app_received == 0", (0, 0, 0, 0), "held"),
+        ("app_sent - app_received == 0", (0, 0, 1, 0), "undecided"),
+        ("app_sent - app_received == 0", (0, 2e-11, -1e-11, 0), "held"),  # which a counter's growth is rounded by
+        ("app_sent - app_received <= 0", (0, 2e-11, -1e-11, 0), "held"),
+        ("app_sent < app_received", (0, -2e-11, -1e-11, -1e-11), "refuted"),
+        ("app_sent == app_received", (150, 160, 140, 155), "held"),  # within 3 %
+        ("app_sent_per_s - app_received_per_s == 0", (150, 160, 140, 155), "held"),  # rates are not exact
+        ("app_sent - app_received > 0", (150, 160, 140, 155), "held"),
+    ],
+)
+def test_a_difference_of_counts_is_zero_only_if_nothing_is_lost(
+    holds: str, lost: Sequence[float], verdict: str
+) -> None:
+    """1.5 % of 10,000 messages are lost."""
+    end = "_per_s" if "_per_s" in holds else ""
+    trials = [
+        trial({"threads": 1}, block, {f"app_sent{end}": 10_000.0, f"app_received{end}": 10_000.0 - missing})
+        for block, missing in enumerate(lost)
+    ]
+    (found,) = judge_claims(claiming(holds, {"threads": (1,)}), trials)
+    assert found.verdict.value == verdict, found.sentence
+
+
 def test_what_was_measured_is_told() -> None:
     result = judged("goodput[threads=2] > 1.9 * goodput[threads=1]", GOODPUT)
     assert (result.id, result.says, result.published) == ("one", "so it is", "as printed")
@@ -333,3 +362,36 @@ def test_starts_with_too_few_requests_for_a_percentile_are_not_left_out_of_a_cla
     found = judged(holds, trials)
     assert found.verdict == verdict
     assert ("Response time p99 of threads=1 is not known of all rounds" in found.sentence) == ("p99" in holds)
+
+
+@pytest.mark.parametrize(
+    ("holds", "load", "verdict"),
+    [
+        ("p99[threads=1] < p99[threads=2]", Load(jmeter="plan.jmx"), "undecided"),
+        ("p99[threads=2] - p99[threads=1] > 0", Load(jmeter="plan.jmx"), "undecided"),
+        ("p99[threads=1] != p99[threads=2]", Load(jmeter="plan.jmx"), "undecided"),
+        ("p99[threads=1] < p99[threads=4]", Load(jmeter="plan.jmx"), "held"),
+        ("p99[threads=4] - p99[threads=1] > 2.5ms", Load(jmeter="plan.jmx"), "held"),
+        ("p99[threads=4] - p99[threads=1] > 3.5ms", Load(jmeter="plan.jmx"), "undecided"),
+        ("p99[threads=1] < 2.4ms", Load(jmeter="plan.jmx"), "undecided"),
+        ("2.4ms > p99[threads=1]", Load(jmeter="plan.jmx"), "undecided"),
+        ("p99[threads=1] < 3ms", Load(jmeter="plan.jmx"), "held"),
+        ("p99[threads=1] > 3ms", Load(jmeter="plan.jmx"), "refuted"),
+        ("response_time_ns_mean[threads=1] < 2.4ms", Load(jmeter="plan.jmx"), "held"),
+        ("p99[threads=1] < p99[threads=2]", Load(users=10), "held"),
+    ],
+)
+def test_a_claim_on_times_is_judged_no_closer_than_the_clock_of_the_load_counts(
+    holds: str, load: Load, verdict: str
+) -> None:
+    """JMeter reads 2, 3 and 6 ms in every round, each from half a ms below to half a ms above the truth."""
+    names = ("response_time_ns_p99", "response_time_ns_mean")
+    trials = [
+        trial({"threads": threads}, block, dict.fromkeys(names, ms * 1e6))
+        for threads, ms in ((1, 2.0), (2, 3.0), (4, 6.0))
+        for block in range(4)
+    ]
+    made = claiming(holds, {"threads": (1, 2, 4)}).model_copy(update={"load": load})
+    (found,) = judge_claims(made, trials)
+    assert found.verdict == verdict, found.sentence
+    assert ("since the load's clock counts steps of 1.00 ms" in found.sentence) is (verdict == "undecided")

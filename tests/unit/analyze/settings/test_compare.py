@@ -19,8 +19,9 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Design, Measure, Objective
 from powerband.model.load import Load
-from powerband.model.plan import Setting, Stage
+from powerband.model.plan import Setting, Stage, number_of
 from powerband.model.results import NODE_LOST, Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
+from powerband.model.runtime import RuntimeView
 from powerband.report.wording.numbers import format_estimate
 from powerband.report.wording.words import change_words
 
@@ -116,6 +117,58 @@ def test_larger_values_are_proposed_unless_they_are_threads_that_serve_no_more(
     found = analyse(experiment({"threads": levels}, load={"users": 64, "duration": 10**10}), trials).answer
     assert found.setting == setting(levels[-1])
     assert ("the largest value tried: try larger ones too" in found.sentences[1]) is proposed
+
+
+@pytest.mark.parametrize(
+    ("advice", "processes_added", "proposed"),
+    [
+        ("start more processes: more threads only wait longer", 1, True),
+        ("start more processes: more threads only wait longer", 0, False),  # it adds threads
+        ("hold the lock for less, split it, or do without", 1, False),  # all processes wait for one
+    ],
+)
+def test_more_processes_are_proposed_where_each_has_the_lock_that_is_the_limit(
+    advice: str, processes_added: int, *, proposed: bool
+) -> None:
+    levels = (1, 2, 4)
+    named = Bottleneck(BottleneckName.LOCK, (), advice)
+    views = {n: RuntimeView("Python", 1 + processes_added * n, "os.cpu_count", 8, "derived", 8.0) for n in levels}
+    made = results({n: noisy(100 * n, n) for n in levels}, {n: {"threads_max": 4.0 * n} for n in levels})
+    at = [number_of(trial.setting.as_dict()["threads"]) for trial in made]
+    trials = [replace(each, bottleneck=named, runtimes=(views[int(n or 0)],)) for each, n in zip(made, at, strict=True)]
+    found = analyse(experiment({"threads": levels}), trials).answer
+    assert found.setting == setting(4)
+    assert ("threads=4 is the largest value tried: try larger ones too" in found.sentences[1]) is proposed
+
+
+@pytest.mark.parametrize(
+    ("advice", "processes_added", "rate_of_more", "told"),
+    [
+        ("start more processes: the interpreter", 1, 50, "threads=2, with more processes, was tried: it is worse"),
+        ("start more processes: the interpreter", 1, 100, "threads=2, with more processes, was tried: it is no better"),
+        ("start more processes: the interpreter", 0, 50, "start more processes: the interpreter"),
+        ("hold the lock for less, split it, or do without", 1, 50, "hold the lock for less, split it, or do without"),
+    ],
+)
+def test_the_advice_to_start_more_processes_says_what_became_of_them(
+    advice: str, processes_added: int, rate_of_more: int, told: str
+) -> None:
+    named = Bottleneck(BottleneckName.LOCK, (), advice)
+    made = results(
+        {1: noisy(100, 1), 2: noisy(rate_of_more, 2)},
+        {n: {"threads_max": 40.0 * n, "rss_bytes_max": n} for n in (1, 2)},
+    )
+    trials = [
+        replace(
+            each,
+            bottleneck=named,
+            runtimes=(RuntimeView("Python", 1 + processes_added * (each.setting == setting(2)), "", 8, "", 8.0),),
+        )
+        for each in made
+    ]
+    analysis = analyse(experiment({"threads": (1, 2)}), trials)
+    (found,) = [row.bottleneck for row in analysis.settings if row.setting == analysis.answer.setting == setting(1)]
+    assert found is not None and found.advice == told
 
 
 SAVING: dict[str, Any] = {"metric": "rss_bytes_max", "direction": "minimise"}
@@ -278,6 +331,30 @@ def test_of_a_lower_bound_only_the_least_difference_is_known() -> None:
     assert change_words(near.settings[1], near).startswith("≥ +")
     one = judged(with_p99({1: times[:2], 4: [60e6] * 2}, {4: 0.02}), (1, 4), **P99)
     assert "at least" in one.answer.sentences[1] or one.answer.setting is None
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "second_ms", "load", "verdict", "said"),
+    [
+        (3.0, 3.0, Load(jmeter="plan.jmx"), Verdict.INCONCLUSIVE, "More trials may not narrow this: "),
+        (1.0, 1.0, Load(jmeter="plan.jmx"), Verdict.INCONCLUSIVE, "More trials may not decide: "),
+        (1.0, 2.0, Load(jmeter="plan.jmx"), Verdict.INCONCLUSIVE, "More trials may not narrow this: "),
+        (3.0, 6.0, Load(jmeter="plan.jmx"), Verdict.WORSE, ""),
+        (100.0, 100.0, Load(jmeter="plan.jmx"), Verdict.EQUIVALENT, ""),
+        (3.0, 3.0, Load(users=10), Verdict.EQUIVALENT, ""),
+        (1.0, 2.0, Load(users=10), Verdict.WORSE, ""),
+    ],
+)
+def test_percentiles_of_a_coarse_clock_are_told_no_closer_than_it_counts(
+    first_ms: float, second_ms: float, load: Load, verdict: Verdict, said: str
+) -> None:
+    """JMeter reads 1.45 ms as 1 in every trial and 1.55 ms as 2, but 2.6 ms and 3.4 ms both as 3."""
+    trials = with_p99({1: [first_ms * 1e6] * 5, 4: [second_ms * 1e6] * 5}, {})
+    found = analyse(experiment({"threads": (1, 4)}, load=load, objective=P99), trials)
+    others = {row.verdict for row in found.settings} - {Verdict.EQUIVALENT}
+    assert others == {verdict} - {Verdict.EQUIVALENT}
+    told = " ".join(found.answer.sentences)
+    assert f"{said}the load's clock counts steps of 1.00 ms" in told if said else "the load's clock" not in told
 
 
 @pytest.mark.parametrize("repeats", [1, 10])
@@ -495,12 +572,23 @@ def test_noise_in_memory_makes_no_setting_the_cheapest(seed: int) -> None:
     ("costs", "named", "words"),
     [
         ({2: (9, 3e8), 4: (9, 2e8), 8: (9, 1e8)}, 8, ", but threads=8 is the cheapest."),
-        ({2: (90, 1e8), 4: (9, 2e8)}, 4, ", but threads=4 is cheaper."),
-        ({2: (10, 2e8), 4: (11, 1e8), 8: (30, 1e7)}, 4, ", but threads=4 is the cheapest."),
+        ({2: (90, 1e8), 4: (9, 1.1e8)}, 4, ", but threads=4 is cheaper."),
+        ({2: (90, 1e8), 4: (9, 3e8)}, 4, ", but threads=4 has fewer threads."),
+        ({2: (90, 1e8), 4: (9, 3e8), 8: (20, 3e8)}, 4, ", but threads=4 has the fewest threads."),
+        (
+            {2: (10, 2e8), 4: (11, 1e8), 8: (30, 1e7)},
+            4,
+            ", but threads=4 is the cheapest by threads, then memory, then CPU.",
+        ),
         (
             {2: (30, 1e8), 4: (10, 1.1e8), 8: (11, 1e8)},
             4,
             "; threads=4 and threads=8 cost least, and alike: the first is",
+        ),
+        (
+            {2: (30, 1e7), 4: (10, 1.1e8), 8: (11, 1e8)},
+            4,
+            "; threads=4 and threads=8 cost least by threads, then memory, then CPU",
         ),
         ({2: (10, 1.1e8), 4: (11, 1e8)}, 2, "; both cost alike, and the first is named."),
     ],
@@ -513,6 +601,28 @@ def test_the_cheapest_costs_less_by_more_than_noise(
         answer = judged(order, tuple(costs)).answer
         assert answer.setting == setting(named) and words in answer.sentences[1]
         assert (NO_DIFFERENCE in answer.sentences) is ("both" in words)
+
+
+@pytest.mark.parametrize("metric", ["subject_cpu_ns_per_request", "subject_cpu_cores"])
+@pytest.mark.parametrize(
+    ("cpu", "named", "words"),
+    [
+        ({2: 2.4, 4: 1.1, 8: 0.7}, 8, ", but threads=8 is the cheapest."),
+        ({2: 2.4, 4: 0.8, 8: 0.7}, 4, "; threads=4 and threads=8 cost least, and alike: the first is named."),
+        ({2: 0.8, 4: 0.75, 8: 0.7}, 2, "; all cost alike, and the first is named."),
+    ],
+)
+def test_of_settings_alike_in_threads_and_memory_the_one_that_uses_the_least_cpu_is_the_cheapest(
+    cpu: dict[int, float], named: int, words: str, metric: str
+) -> None:
+    """gzip at levels 9, 6 and 1, under a load that all serve."""
+    trials = [
+        replace(trial, metrics={**trial.metrics, metric: cpu[level]})
+        for trial in of_costs(dict.fromkeys(cpu, (9, 1e8)))
+        if isinstance(level := trial.setting.as_dict()["threads"], int)
+    ]
+    answer = judged(trials, tuple(cpu)).answer
+    assert answer.setting == setting(named) and words in answer.sentences[1]
 
 
 def test_noise_gives_no_answer_but_the_candidates() -> None:
@@ -607,6 +717,45 @@ def test_the_json_shape_is_plain() -> None:
     assert data["format"] == 1 and data["answer"]["setting"] == {"id": "threads=4", "levels": {"threads": 4}}
 
 
+@pytest.mark.parametrize(
+    ("allowed", "bad", "first", "second"),
+    [
+        (0.0, 2, "No setting meets the SLO", "It violates the SLO: p99 < 50ms (broken in 2 of 5 starts)."),
+        (
+            0.2,
+            2,
+            "No setting is shown to meet the SLO",
+            "It may violate the SLO: p99 < 50ms (broken in 2 of 5 starts). More starts would tell (measure.repeats).",
+        ),
+        (0.2, 5, "No setting meets the SLO", "It violates the SLO: p99 < 50ms (it was 52"),
+    ],
+)
+def test_so_few_starts_that_more_bad_ones_may_be_allowed_are_no_violation(
+    allowed: float, bad: int, first: str, second: str
+) -> None:
+    values = [52e6, 53e6, 51.9e6, 52.2e6, 51.8e6][:bad] + [44e6, 46e6, 45e6, 45.5e6, 46.5e6][bad:]
+    trials = [
+        replace(trial, metrics={**trial.metrics, "response_time_ns_p99": values[trial.block]})
+        for trial in results({1: noisy(100, 1), 2: noisy(200, 2)})
+    ]
+    answer = judged(trials, (1, 2), subject_to=["p99 < 50ms"], allow_failed_starts=allowed).answer
+    assert answer.kind is AnswerKind.NONE_FEASIBLE
+    assert answer.sentences[0].startswith(f"{first} (p99 < 50ms)") and second in answer.sentences[1]
+
+
+@pytest.mark.parametrize(("lost", "shown"), [(1, False), (4, True)])
+def test_failed_starts_bar_for_certain_where_they_are_surely_more_than_may_fail(lost: int, shown: bool) -> None:
+    """The one-sided bound at 95 % is 1 % for 1 bad start of 5, and 19 % for 4 of 8 (Clopper & Pearson 1934)."""
+    died = Problem("died", "it ended under load")
+    trials = results({1: noisy(100, 1, blocks=4)})
+    trials += [TrialResult(9 + at, at, 1, setting(1), "failed", (died,), {}) for at in range(lost)]
+    answer = judged(trials, (1,), allow_failed_starts=0.1).answer
+    assert answer.kind is AnswerKind.NONE_FEASIBLE
+    meets = "meets" if shown else "is shown to meet"
+    assert answer.sentences[0].startswith(f"No setting {meets} the SLO (at most 0.1 of the starts failed)")
+    assert ("More starts would tell (measure.repeats)." in answer.sentences[1]) is not shown
+
+
 def test_only_a_setting_that_meets_the_constraints_leads_however_few_its_trials() -> None:
     """Settings that break the constraint have more valid trials than the one that meets it, and yet may not lead."""
     values: dict[int, list[float | None]] = {1: [*noisy(500, 1)], 2: [*noisy(400, 2)], 4: [*noisy(300, 3)]}
@@ -698,6 +847,80 @@ def test_a_setting_that_the_generator_limits_twice_is_not_called_worse(limited: 
         )
 
 
+@pytest.mark.parametrize("over", [1, 5])
+def test_a_setting_whose_work_was_over_too_early_is_neither_worse_nor_passed_over(over: int) -> None:
+    """threads=4 may be the fastest; where it hung instead, its other trials say nothing of that."""
+    trials = results({2: noisy(1000, 1), 4: [*noisy(960, 2, 5 - over), *[None] * over]})
+    ended = (Problem("work_ended", "the program ended before the window did; its last log lines:\n  done"),)
+    trials = [trial if trial.valid else replace(trial, status="failed", problems=ended) for trial in trials]
+    found = judged(trials, (2, 4))
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA
+    assert found.answer.undecided == (setting(4),)
+    assert "threads=4" in found.answer.sentences[1] and "the program ended before" in found.answer.sentences[1]
+
+
+def test_a_setting_whose_work_was_over_before_the_race_is_told_of() -> None:
+    ended = (Problem("work_ended", "the program ended before the window did"),)
+    over = TrialResult(99, 0, 1, setting(4), "failed", ended, {}, stage=Stage.EXPLORE)
+    made, race = experiment({"threads": (1, 2, 4)}), (setting(1), setting(2))
+    found = analyse(made, [*results({1: noisy(100, 1), 2: noisy(200, 2)}), over], Progress(raced=race))
+    assert found.answer.setting == setting(2)
+    said = "threads=4 could not be measured, and may be better: the program ended before the window did"
+    assert said in found.warnings
+
+
+@pytest.mark.parametrize(
+    ("shares", "slo", "least"),
+    [
+        ((1.0, 0.25), ["delivery_time_ns_p99 < 50ms"], "99%"),
+        ((0.02, 0.005), ["delivery_time_ns_p99 < 50ms"], "1.98%"),  # one user in fifty shares the sender's room
+        ((1.0, 0.25), ["delivery_time_ns_p99 < 50ms", "delivered_share > 20%"], ""),
+        ((1.0, 0.25), [], ""),
+        ((1.0, 0.98), ["delivery_time_ns_p99 < 50ms"], ""),
+        ((0.02, 0.0196), ["delivery_time_ns_p99 < 50ms"], ""),
+    ],
+)
+def test_who_delivers_least_does_not_win_by_its_delivery_times_unsaid(
+    shares: tuple[float, float], slo: list[str], least: str
+) -> None:
+    """No bus connects the 4 processes, so that each serves only its own users."""
+    extra = {
+        threads: {"delivered_share": share, "delivery_time_ns_p99": 1e7}
+        for threads, share in zip((1, 4), shares, strict=True)
+    }
+    found = judged(results({1: noisy(100, 1), 4: noisy(400, 3)}, extra), (1, 4), subject_to=slo)
+    said = "threads=4 delivered 25 % of the messages that threads=1 delivered"
+    assert found.answer.setting == setting(4)
+    told = [warning for warning in found.warnings if warning.startswith(said)]
+    assert len(told) == bool(least) and all(f"condition delivered_share > {least} (--slo)" in each for each in told)
+    assert (f"But {said}" in " ".join(found.answer.sentences)) is bool(least)
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ((0.1, 0.01), False),
+        ((1.0, 0.1), False),
+        ((1.0, 0.6), True),
+        ((0.6, 1.0), True),
+        ((1.0, 0.05), True),
+        ((0.1, 0.005), True),
+    ],
+)
+def test_rooms_of_ten_are_a_smaller_part_of_more_users_though_nothing_is_lost(
+    shares: tuple[float, float], *, told: bool
+) -> None:
+    """With 100 and 1,000 users, in rooms of 10 or of 100, or all in one."""
+    asked = {"metric": "delivery_time_ns_p99", "direction": "minimise"}
+    made = experiment({"load.users": (100, 1_000)}, objective=Objective.model_validate(asked))
+    trials = [
+        TrialResult(2 * block + at + 1, block, 1, of, "measured", (), {"delivered_share": shares[at], **times})
+        for block, times in enumerate({"delivery_time_ns_p99": 1e7 + wave} for wave in (1e4, 2e4, 3e4))
+        for at, of in enumerate(made.settings())
+    ]
+    assert any("of the messages that" in warning for warning in analyse(made, trials).warnings) is told
+
+
 def test_zeros_everywhere_are_equivalent() -> None:
     trials = [
         replace(t, metrics={"accept_overflows": 0.0}) for t in results({1: [1.0] * 5, 2: [1.0] * 5, 4: [1.0] * 5})
@@ -726,6 +949,26 @@ def test_a_note_that_changes_what_the_figures_mean_is_said_once() -> None:
     assert analyse(experiment({"threads": (1, 2)}), noted).warnings == (said,)
 
 
+@pytest.mark.parametrize(
+    ("objective", "told"),
+    [
+        (Objective(), False),
+        (Objective(metric="response_time_ns_mean", direction="minimise"), False),
+        (Objective.model_validate({"subject_to": ["p99 < 50ms"]}), True),
+    ],
+    ids=["goodput", "mean", "a condition on p99"],
+)
+def test_a_clock_that_is_too_coarse_is_told_of_only_where_a_time_by_it_is_asked_for(
+    objective: Objective, told: bool
+) -> None:
+    """Most servers answer half of JMeter's requests within 1 ms, which says nothing against their goodput."""
+    more = {threads: {"response_time_ns_p99": 3e6, "response_time_ns_mean": 5e5} for threads in (1, 2)}
+    note = Problem("jmeter_clock", "half of the requests were answered in less than 1 ms", fatal=False)
+    trials = [replace(each, problems=(note,)) for each in results({1: [100.0, 101.0], 2: [200.0, 202.0]}, more)]
+    plan = experiment({"threads": (1, 2)}, load=Load(jmeter="plan.jmx"), objective=objective)
+    assert any("less than 1 ms" in said for said in analyse(plan, trials).warnings) is told
+
+
 @pytest.mark.parametrize(("best", "said"), [(1, "on 1 of this machine's 2 CPUs"), (2, "on all 2 CPUs of this machine")])
 def test_the_cpus_of_the_answer_are_those_of_the_setting_that_it_names(best: int, said: str) -> None:
     """nginx with `worker_cpu_affinity auto`: its second worker runs on the load generator's CPU."""
@@ -733,6 +976,18 @@ def test_the_cpus_of_the_answer_are_those_of_the_setting_that_it_names(best: int
     uses = {setting(1): CpuUse(1, 2, shared=False), setting(2): CpuUse(2, 2, shared=True)}
     trials = [replace(each, cpus=uses[each.setting]) for each in trials]
     assert said in analyse(experiment({"threads": (1, 2)}), trials).answer.sentences[0]
+
+
+def test_where_an_equivalent_setting_leads_the_cpus_are_those_of_the_one_that_is_named() -> None:
+    """Settings of a quota: the one with more CPUs leads by luck, and the smaller one is named."""
+    busy = {threads: {"subject_cpu_share": 0.95} for threads in (1, 2)}
+    trials = results({1: [400.0, 401.0, 400.5], 2: [400.1, 401.1, 400.6]}, busy)
+    uses = {setting(1): CpuUse(1, 4, shared=False), setting(2): CpuUse(3, 4, shared=False)}
+    trials = [replace(each, cpus=uses[each.setting]) for each in trials]
+    answer = analyse(experiment({"threads": (1, 2)}), trials).answer
+    assert (answer.setting, answer.leader) == (setting(1), setting(2))
+    assert "on 1 of this machine's 4 CPUs" in answer.sentences[0]
+    assert "With threads=1 CPU is the limit. The server uses 95 % of its 1 CPU." in answer.sentences
 
 
 def test_where_nothing_was_measured_the_answer_says_so_and_no_warning_repeats_it() -> None:
@@ -764,6 +1019,27 @@ def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None
     assert cost_of(lean) < cost_of(fat) < cost_of({**lean, "threads_max": 9.0})
 
 
+@pytest.mark.parametrize("each", [{}, {"subject_cpu_ns_per_request": 1.0}])
+@pytest.mark.parametrize(("cores", "named"), [((0.02, 0.01), [1, 2]), ((0.2, 0.1), [2]), ((0.055, 0.01), [1, 2])])
+def test_cpu_of_a_server_that_does_next_to_nothing_is_no_cost(
+    each: dict[str, float], cores: tuple[float, float], named: list[int]
+) -> None:
+    costs = {
+        setting(threads): cost_of({"subject_cpu_cores": used} | {name: one * used for name, one in each.items()})
+        for threads, used in zip((1, 2), cores, strict=True)
+    }
+    assert cheapest_of(costs) == [setting(threads) for threads in named]
+
+
+def test_of_settings_that_cost_alike_the_one_with_the_lowest_limits_is_the_cheapest() -> None:
+    levels = ((4, "1GiB"), (1, "512MiB"), (1.0, "256MiB"), (2, "128MiB"))
+    limited = [Setting((("host.cpu_quota", quota), ("host.memory_limit", size))) for quota, size in levels]
+    alike = cost_of({"threads_max": 9.0, "rss_bytes_max": 1e8})
+    assert cheapest_of(dict.fromkeys(limited, alike)) == [limited[2]]
+    assert cheapest_of({**dict.fromkeys(limited, alike), limited[0]: cost_of({"threads_max": 5.0})}) == [limited[0]]
+    assert cheapest_of({}) == []
+
+
 @pytest.mark.parametrize(("errors", "certain"), [(2.8, False), (3.1, True)])
 def test_a_limit_is_met_for_certain_beyond_students_one_sided_quantile(errors: float, certain: bool) -> None:
     """The quantile is 2.92 standard errors, at 95 % and two degrees of freedom (Student 1908)."""
@@ -771,6 +1047,59 @@ def test_a_limit_is_met_for_certain_beyond_students_one_sided_quantile(errors: f
     made = experiment({"threads": (1,)}, objective={"subject_to": [f"p99 < {limit_ms:.6f}ms"]})
     trials = [{"response_time_ns_p99": 20e6 * float(np.exp(0.3 * step))} for step in (-1, 0, 1)]
     assert judge(made, trials, settings=1).certain is certain
+
+
+@pytest.mark.parametrize("starts", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("limit", "certain"),
+    [
+        ("threads <= 8", True),
+        ("threads >= 8", True),
+        ("threads < 8", False),
+        ("app_workers == 8", True),
+        ("app_workers == 7", False),
+    ],
+)
+def test_a_count_that_is_the_same_in_each_start_meets_its_limit_or_breaks_it(
+    limit: str, certain: bool, starts: int
+) -> None:
+    made = experiment({"threads": (1,)}, objective={"subject_to": [limit]})
+    found = judge(made, [{"threads_max": 8.0, "app_workers": 8.0}] * starts, settings=1)
+    assert (found.certain, found.seen, bool(found.missed)) == (certain, certain, not certain)
+
+
+@pytest.mark.parametrize("starts", [1, 4])
+@pytest.mark.parametrize(
+    ("limit", "load", "certain", "barred"),
+    [
+        ("p99 < 2ms", Load(jmeter="plan.jmx"), False, False),
+        ("p99 <= 2ms", Load(jmeter="plan.jmx"), False, False),
+        ("p99 < 2.4ms", Load(jmeter="plan.jmx"), False, False),
+        ("p99 < 3ms", Load(jmeter="plan.jmx"), True, False),
+        ("p99 < 1ms", Load(jmeter="plan.jmx"), False, True),
+        ("response_time_ns_mean < 2.4ms", Load(jmeter="plan.jmx"), True, False),
+        ("p99 < 2.4ms", Load(users=10), True, False),
+    ],
+)
+def test_a_limit_that_is_nearer_than_the_clock_of_the_load_can_tell_is_neither_met_nor_broken(
+    limit: str, load: Load, certain: bool, barred: bool, starts: int
+) -> None:
+    """2 ms in every start, by JMeter, is a p99 from 1.5 to 2.5 ms."""
+    made = experiment({"threads": (1,)}, load=load, objective={"subject_to": [limit]})
+    found = judge(made, [{"response_time_ns_p99": 2e6, "response_time_ns_mean": 2e6}] * starts, settings=1)
+    assert (found.certain, bool(found.barred)) == (certain, barred)
+    said = "1.50 ms to 2.50 ms, as the load's clock counts steps of 1.00 ms"
+    assert any(each.endswith(said) for each in found.open) is not (certain or barred)
+
+
+@pytest.mark.parametrize("limit", ["p99 < 2.4ms", "p99 < 2ms"])
+def test_more_trials_are_not_said_to_decide_a_limit_that_the_clock_of_the_load_leaves_open(limit: str) -> None:
+    made = experiment({"threads": (1,)}, load=Load(jmeter="plan.jmx"), objective={"subject_to": [limit]})
+    found = analyse(made, results({1: noisy(100, 1)}, {1: {"response_time_ns_p99": 2e6}})).answer
+    assert found.kind is AnswerKind.NOT_ENOUGH_DATA
+    said = " ".join(found.sentences)
+    assert "More trials may not decide: set the limit further from what was measured, or let powerband's own" in said
+    assert "would decide" not in said
 
 
 def test_starts_with_too_few_requests_for_a_percentile_that_has_no_end_break_a_limit_like_the_others() -> None:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from fakes.trials import experiment
-from powerband.analyze.settings.cpus_kept import counts_cpus, cpus_kept, runtime_limits
+from powerband.analyze.settings.cpus_kept import counts_cpus, cpus_kept, holds_for, runtime_limits
+from powerband.analyze.settings.standing import Standing
 from powerband.loads import kind_of
 from powerband.model.cpu_use import CpuUse
 from powerband.model.load import Exponential, Load
 from powerband.model.plan import Setting
-from powerband.model.results import TrialResult
+from powerband.model.results import Estimate, SettingResult, TrialResult, Verdict
 from powerband.model.runtime import RuntimeView
 
 
@@ -54,6 +56,32 @@ def test_a_warning_where_such_a_factor_did_not_get_all_cpus(factor: str, cpus: C
 def test_the_load_is_named(load: Load, words: str) -> None:
     made = experiment(load=load)
     assert kind_of(made).load_words(load) == words
+
+
+OTHERS, SHARED = ", the load generator on others", ", by a quota that the load generator may share"
+
+
+@pytest.mark.parametrize(
+    ("quota", "own", "shared", "said"),
+    [
+        (None, None, False, OTHERS),
+        (2.0, None, False, SHARED),
+        (2.0000000000000004, None, False, SHARED),
+        (2.0, None, True, ""),
+        (2.0, 2.0, False, OTHERS),
+        (4.0, None, False, OTHERS),  # the server has fewer CPUs than that
+    ],
+)
+def test_under_a_quota_of_all_the_load_generator_has_no_other_cpus(
+    quota: float | None, own: float | None, shared: bool, said: str
+) -> None:
+    """`docker run --cpus=2` with powerband and server in the container: on whatever CPUs they run, both use up two."""
+    one = Setting((("threads", 1),))
+    estimates = {} if quota is None else {"cpu_quota_cores": Estimate(quota, None, None, 0.95, 3)}
+    row = SettingResult(one, 3, 0, estimates, None, Verdict.EQUIVALENT, True)
+    made, cpus = experiment(host={"cpu_quota": own}), CpuUse(2, 16, shared=shared)
+    standing = Standing(experiment=made, rows=[row], leader=one, contenders=frozenset(), blocks=3, cpus=cpus)
+    assert holds_for(standing, one).endswith(f"never pause, on 2 of this machine's 16 CPUs{said}")
 
 
 def trial(workers: int, *views: RuntimeView, cpus: CpuUse | None = None) -> TrialResult:
@@ -103,7 +131,40 @@ def test_what_a_parameter_sets_in_the_runtime_is_not_said_of_the_cpus() -> None:
     assert "2 CPUs; --cpus all" in warning
 
 
-def test_a_quota_is_not_widened_by_more_cpus() -> None:
-    limited = replace(trial(1, cpus=CpuUse(0.5, 2, shared=True)), metrics={"cpu_quota_cores": 0.5})
-    (warning,) = cpus_kept(experiment(**WORKERS), limited.cpus, [limited])
+@pytest.mark.parametrize(
+    ("cpus", "host", "by_itself"),
+    [
+        (CpuUse(8, 128, shared=False), {}, True),
+        (CpuUse(94, 128, shared=False), {}, False),
+        (CpuUse(48, 128, shared=False), {}, False),
+        (CpuUse(1, 2, shared=True), {}, True),
+        (CpuUse(1, 2, shared=True), {"cpus": "all"}, True),
+        (CpuUse(4, 16, shared=False), {"cpus": 8}, True),
+        (CpuUse(4, 16, shared=False), {"cpus": 4}, False),
+        (CpuUse(4, 16, shared=False), {"cpus": "0-3"}, False),
+        (CpuUse(1, 4, shared=True), {"pinning": {"subject": "0", "engine": "0"}}, False),
+    ],
+)
+def test_an_affinity_of_the_servers_own_is_not_widened_by_more_cpus(
+    cpus: CpuUse, host: dict[str, Any], by_itself: bool
+) -> None:
+    (warning,) = cpus_kept(experiment(**WORKERS, host=host), cpus)
+    assert warning.endswith("; its own CPU affinity allows no more") is by_itself
+    assert ("; --cpus all" in warning) is not by_itself
+
+
+@pytest.mark.parametrize(
+    "quotas",
+    [
+        pytest.param([0.5], id="its own"),
+        pytest.param([0.5, 1.0], id="another setting has more"),
+        pytest.param([None], id="one that is known of powerband alone"),
+    ],
+)
+def test_a_quota_is_not_widened_by_more_cpus(quotas: list[float | None]) -> None:
+    had = CpuUse(0.5, 2, shared=True)
+    results = [
+        replace(trial(1, cpus=had), metrics={} if quota is None else {"cpu_quota_cores": quota}) for quota in quotas
+    ]
+    (warning,) = cpus_kept(experiment(**WORKERS), had, results)
     assert warning.endswith("the server had 0.5 of this machine's 2 CPUs; its CPU quota allows no more")

@@ -101,9 +101,50 @@ def test_a_single_trial_before_a_soak_says_nothing() -> None:
     assert missed is not None and missed.lasts is False
 
 
+@pytest.mark.parametrize(
+    ("changed", "margin", "lasts"),
+    [
+        ({"goodput_per_s": 650.0}, 0.03, None),
+        ({"response_time_ns_p99": 14e6}, 0.03, None),
+        ({"goodput_per_s": 800.0, "rss_bytes_max": float(300 << 20)}, 0.03, True),
+        ({"goodput_per_s": 650.0}, 0.5, True),
+        ({"goodput_per_s": 300.0}, 0.03, False),
+    ],
+)
+def test_a_loss_of_more_than_a_quarter_never_lasts_however_wide_the_interval(
+    changed: dict[str, float], margin: float, lasts: bool | None
+) -> None:
+    """With two trials before, one more may lie anywhere between 430/s and 2,400/s."""
+    made = case().model_copy(update={"objective": experiment(objective={"margin": margin}).objective})
+    before = [trial(1, 1.0), trial(2, 1.04)]
+    found = soak_of(made, [*before, trial(6, stage=Stage.SOAK, **changed)])
+    assert found is not None and found.lasts is lasts
+    said = "threads=4 is too far from its 2 trials before to say that it lasts: in its last 1 min goodput"
+    assert (said in found.sentence) is (lasts is None)
+    assert any(figure.worse for figure in found.figures) is (lasts is False)
+
+
 def test_memory_that_has_filled_is_told_and_no_failure() -> None:
     found = after(rss_bytes_max=float(300 << 20))
     assert found.lasts is True and "memory 300 MiB (100 MiB before)" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [
+        ({"jvm_gc_per_s": 0.05}, "its heap was collected too seldom"),
+        ({"jvm_gc_per_s": 2.0}, "it could not be read"),
+        ({}, "it could not be read"),
+        ({"jvm_gc_per_s": 0.05, "memory_growth_bytes_per_s": 0.0}, ""),
+    ],
+)
+def test_memory_that_was_not_judged_is_told(seen: dict[str, float], why: str) -> None:
+    """A minute with fewer than six collections says nothing of a JVM's heap."""
+    without = {name: value for name, value in FIGURES.items() if name != "memory_growth_bytes_per_s"}
+    found = soaked(replace(trial(6, stage=Stage.SOAK), metrics={**without, **seen}))
+    assert found.lasts is True
+    assert ("whether memory grows" in found.sentence) is bool(why)
+    assert found.sentence.endswith(f"; whether memory grows was not seen, since {why}." if why else "before).")
 
 
 def test_what_got_better_is_no_failure() -> None:
@@ -198,6 +239,20 @@ def test_the_answer_leaves_the_log_of_a_server_that_did_not_last_to_the_report()
     analysis = analyse(case(), [*BEFORE, replace(trial(6, stage=Stage.SOAK), status="failed", problems=(died,))])
     told = "Run for 10 min more, threads=4 did not last: it exited with code 1. But for that, use threads=4: "
     assert analysis.answer.sentences[0].startswith(told)
+
+
+def test_a_new_revision_that_does_not_last_takes_nothing_from_the_old_one_to_use() -> None:
+    made = experiment({"revision": ("old", "new"), "threads": (4,)}, design={"soak_ns": 600 * S_NS})
+    old, new = made.settings()
+    rows = [
+        replace(each, number=2 * each.number + index, setting=setting, metrics={**each.metrics, "goodput_per_s": rate})
+        for each in BEFORE
+        for index, (setting, rate) in enumerate(((old, 1000.0 + each.number), (new, 500.0 + each.number)))
+    ]
+    soak = replace(trial(20, stage=Stage.SOAK, goodput_per_s=100.0), setting=new)
+    analysis = analyse(made, [*rows, soak])
+    assert analysis.soak is not None and analysis.soak.lasts is False
+    assert analysis.answer.sentences[0].startswith(f"{analysis.soak.sentence} Use revision=old,threads=4: ")
 
 
 def test_what_stops_growing_in_a_soak_is_not_told_of_the_trials_before() -> None:

@@ -43,12 +43,14 @@ def trial(number: int, *codes: str, status: str = "measured", stage: Stage = Sta
         (("died_before_ready",), "failed", True),
         (("no_request_ok",), "measured", True),
         (("invariant",), "measured", True),
+        (("invariant_unknown",), "measured", False),
         (("no_request_ended", "host_steal"), "measured", False),
         (("host_foreign",), "measured", False),
         (("generator_cpu",), "measured", False),
         (("port_in_use",), "failed", False),
         (("engine_failed",), "failed", False),
         (("link_failed",), "failed", False),
+        (("work_ended",), "failed", False),
         ((), "interrupted", False),
     ],
 )
@@ -145,13 +147,29 @@ def test_one_that_never_serves_is_worse_unless_the_other_hardly_does(failed: int
     assert ("the other failed 2 of 5 starts" in why) == (failed == 2)
 
 
-def run(failed: int, rate: float) -> Analysis:
-    """An analysis of six valid trials, and of so many that died."""
+@pytest.mark.parametrize(("failed", "verdict"), [(5, Verdict.WORSE), (4, Verdict.INCONCLUSIVE)])
+def test_one_that_served_in_short_trials_alone_is_worse_if_it_certainly_fails_more(
+    failed: int, verdict: Verdict
+) -> None:
+    """After two short trials of each, against as many full ones that all served: 5 of 7 starts against 0 of 7 has a
+    probability of 1.0 %, 4 of 6 against 0 of 6 of 3.0 %."""
+    served = [trial(number, stage=Stage.SCREEN if number < 2 else Stage.COMPARE) for number in range(2 + failed)]
+    fails = [*served[:2], *(trial(number, "memory_kills") for number in range(2, 2 + failed))]
+    found, why = unmeasured_pair((served, fails), (True, False), ("old failed", "new failed"), 0.05)
+    assert (found, why) == (verdict, "new failed: because of memory_kills")
+    back, _ = unmeasured_pair((fails, served), (False, True), ("old failed", "new failed"), 0.05)
+    assert back is (Verdict.BETTER if verdict is Verdict.WORSE else verdict)
+    disturbed = [*served[:2], *(trial(number, "memory_kills", "host_steal") for number in range(2, 2 + failed))]
+    assert unmeasured_pair((served, disturbed), (True, False), ("", ""), 0.05)[0] is Verdict.INCONCLUSIVE
+
+
+def run(failed: int, rate: float, code: str = "died") -> Analysis:
+    """An analysis of six valid trials, and of so many that died, or failed by another code."""
     trials = [
         TrialResult(block + 1, block, 1, OF, "measured", (), {"goodput_per_s": rate * (1 + 0.001 * (block % 3))})
         for block in range(6)
     ]
-    trials += [trial(7 + number, "died", status="failed") for number in range(failed)]
+    trials += [trial(7 + number, code, status="failed") for number in range(failed)]
     return analyse(experiment({"threads": (1,)}), trials)
 
 
@@ -169,6 +187,14 @@ def run(failed: int, rate: float) -> Analysis:
 def test_a_run_that_failed_starts_is_not_better(before: int, after: int, gain: float, verdict: Verdict) -> None:
     (change,) = compare_runs(run(before, 1000.0), run(after, 1000.0 * gain), sessions=SAME_SESSION).changes
     assert change.verdict is verdict, change.because
+
+
+@pytest.mark.parametrize("gain", [0.9, 1.0, 1.1])
+def test_runs_of_a_program_whose_work_was_over_too_early_are_not_told_apart(gain: float) -> None:
+    """Its other trials are the slower ones, or those in which it did not hang."""
+    second = run(1, 1000.0 * gain, "work_ended")
+    (change,) = compare_runs(run(0, 1000.0), second, sessions=SAME_SESSION).changes
+    assert change.verdict is Verdict.INCONCLUSIVE and change.because == "because of work_ended"
 
 
 def test_some_failed_starts_are_allowed_where_so_few_would_fail_of_a_worse_server_by_the_error_asked_for() -> None:
@@ -210,3 +236,5 @@ def test_a_new_revision_that_died_in_half_a_block_is_not_better() -> None:
     race = Race((), (), trials=11, grid_trials=16, ended_by="stopped", blocks=5, half=(5,))
     assert revisions_of(made, ran, race, ()).verdict is Verdict.BETTER
     assert revisions_of(made, [*ran, died], race, ()).verdict is Verdict.INCONCLUSIVE
+    over = replace(trial(60, "work_ended", status="failed"), block=4, setting=pair[1])
+    assert revisions_of(made, [*ran, over], race, ()).verdict is Verdict.INCONCLUSIVE

@@ -119,3 +119,16 @@ def test_an_objective_of_its_own_is_weighed_too_and_in_its_direction() -> None:
     found = trade_offs(analysis)
     assert found is not None and (found.measures[0].metric, found.measures[0].most) == ("ready_s", False)
     assert standings(analysis) == {"threads=1": TradeOffStanding.UNBEATEN, "threads=2": TradeOffStanding.BEATEN}
+
+
+def test_p99s_at_the_rates_of_different_capacities_are_not_weighed() -> None:
+    """threads=2 holds twice the rate for the same CPU and memory; its p99 is that of trials at higher rates."""
+    slow, quick = (
+        replace(each, estimates={**each.estimates, "capacity_per_s": Estimate(held, held, held, 0.95, 5)})
+        for each, held in ((row(1, 100, 10, 5, 50), 100.0), (row(2, 200, 20, 5, 50), 200.0))
+    )
+    assert set(standings(of(slow, quick)).values()) == {TradeOffStanding.UNBEATEN}
+    searched = replace(of(slow, quick), objective="capacity_per_s")
+    found = trade_offs(searched)
+    assert found is not None and [each.metric for each in found.measures] == ["capacity_per_s", CPU, MEMORY]
+    assert standings(searched) == {"threads=1": TradeOffStanding.BEATEN, "threads=2": TradeOffStanding.UNBEATEN}

@@ -6,17 +6,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from fakes.trials import experiment
 from powerband.analyze.settings.standing import Standing
 from powerband.analyze.settings.why import commonest, why
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Objective
+from powerband.model.load import Load
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Estimate, Problem, SettingResult, TrialResult, Verdict
 
 B = BottleneckName
 POOL = Bottleneck(B.POOL_TOO_SMALL, ("all 8 `pool` threads are holding a request", "56 requests queue"), "more")
 CPU = Bottleneck(B.SUBJECT_CPU, ("the server uses 98 % of its 2 CPUs",), "more")
+ACKED = Bottleneck(B.DELAYED_ACK, ("twice",), "set it")
 CROWD = Bottleneck(B.TOO_MANY_RUNNABLE_THREADS, ("200 threads wait for each CPU",), "fewer")
 NONE = Bottleneck(B.NONE, ("all was served",), "more")
 
@@ -97,6 +101,40 @@ def test_what_larger_settings_cost_and_that_their_threads_compete() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("verdict", "limit", "told"),
+    [
+        (Verdict.WORSE, ACKED, " With threads=64 responses wait for a delayed acknowledgement. Twice. Set it."),
+        (Verdict.EQUIVALENT, ACKED, ""),
+        (Verdict.WORSE, CPU, ""),
+    ],
+)
+def test_a_larger_setting_that_delayed_acknowledgements_make_worse_is_told_with_its_cure(
+    verdict: Verdict, limit: Bottleneck, told: str
+) -> None:
+    text = said(row(16, Verdict.EQUIVALENT, POOL), row(64, verdict, limit), chosen=16)
+    assert text.endswith(f"threads=64 costs more: 64 threads instead of 16.{told}")
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "told"),
+    [
+        (150, "has 37 threads instead of 17, but less memory: 150 MiB instead of 520 MiB."),
+        (450, "costs more: 37 threads instead of 17."),
+        (780, "costs more: 37 threads instead of 17, memory 780 MiB instead of 520 MiB."),
+    ],
+)
+def test_a_setting_with_more_threads_does_not_simply_cost_more_where_it_has_less_memory(
+    memory_mib: int, told: str
+) -> None:
+    """Few processes of many threads beside many processes of one."""
+    rows = [
+        row(count, Verdict.EQUIVALENT, CPU, rss_bytes_max=float(mib << 20))
+        for count, mib in ((17, 520), (37, memory_mib))
+    ]
+    assert said(*rows, chosen=17).endswith(f" threads=37 {told}")
+
+
 def test_one_that_serves_as_much_and_answers_sooner_is_named() -> None:
     """Its p99 is lower for certain, whole intervals apart, or by far."""
 
@@ -118,8 +156,8 @@ def test_one_that_serves_as_much_and_answers_sooner_is_named() -> None:
     assert said(rows[0], answering(4, Verdict.EQUIVALENT, 160, 130), chosen=2, objective=limited).endswith(
         "if response times matter, tighten their limit (--slo)."
     )
-    bound = at_least(rows[1])
-    for beside in (answering(4, Verdict.EQUIVALENT, 230, 130), answering(4, Verdict.WORSE, 160, 30), bound):
+    bound, unsure = at_least(rows[1]), replace(rows[1], uncertain_because=("error_rate < 1%: it was 0.5 %",))
+    for beside in (answering(4, Verdict.EQUIVALENT, 230, 130), answering(4, Verdict.WORSE, 160, 30), bound, unsure):
         assert " sooner" not in said(rows[0], beside, chosen=2)
     assert "a p99 of 160 ms instead of at least 300 ms." in said(at_least(rows[0]), rows[1], chosen=2)
 
@@ -145,6 +183,15 @@ def test_threads_for_all_users_do_not_show_that_these_serve_them() -> None:
     assert said(row(16, Verdict.EQUIVALENT, None), chosen=16) == (
         "With threads=16 no limit could be named. The server has 16 threads for 10 users and uses 20 % of its CPUs."
     )
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_messages_that_nobody_answers_are_not_said_to_be_all_served(answered: bool) -> None:
+    step = {"name": "say", "message": "hello", "answered": answered}
+    load = {"users": 10, "pace": {"constant": 10_000_000}, "websocket": {}, "scenario": [step]}
+    sent = row(16, Verdict.EQUIVALENT, None, offered_rate_per_s=1000.0, goodput_per_s=1000.0)
+    text = said(sent, chosen=16, load=Load.model_validate(load))
+    assert ("The whole offered load is served." in text) is answered
 
 
 def test_response_times_at_the_rates_of_different_capacities_are_not_compared() -> None:

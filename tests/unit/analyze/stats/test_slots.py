@@ -144,3 +144,23 @@ def test_what_is_done_outside_of_the_slots_is_taken_off(
 def test_no_whole_number_is_made_of_what_is_no_limit() -> None:
     slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(16, 3900, 5.0), UsersServed(32, 1560, 1.0), 0.0, 1.0)
     assert slots.value == pytest.approx(15.6)
+
+
+@pytest.mark.parametrize(
+    ("users", "per_s", "doubled_per_s", "found", "limited"),
+    [
+        pytest.param(64, 4000, 4000, 8.0, True, id="24 of the users are at the server"),
+        pytest.param(64, 5333, 10667, 10.7, False, id="a slot for each of those who are there"),
+        pytest.param(50, 4000, 4000, 8.0, False, id="just enough for those who are there"),
+    ],
+)
+def test_a_request_on_the_network_occupies_no_slot(
+    users: int, per_s: int, doubled_per_s: int, found: float, limited: bool
+) -> None:
+    """A request alone takes 2 ms, and 10 ms on the network."""
+    alone = UsersServed(1, 100, 1.2)
+    loaded, doubled = UsersServed(users, 5 * per_s, 5.0), UsersServed(2 * users, doubled_per_s, 1.0)
+    slots = estimate_slots(alone, loaded, doubled, 0.0, network_ns=10e6)
+    assert slots.value == pytest.approx(found, rel=0.01) and slots.low <= slots.value <= slots.high
+    assert (slots.limited, slots.load_is_limit) == (limited, not limited)
+    assert slots.alone_ns == pytest.approx(12e6)

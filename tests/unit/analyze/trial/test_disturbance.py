@@ -179,6 +179,18 @@ def test_a_trial_that_may_have_lost_half_tells_nothing(tmp_path: Path, figures: 
     assert [problem.code for problem in fatal] == ["host_steal" if figures.steal_share else "host_foreign"]
     assert "does not count" in fatal[0].message
     assert ("Close them" in fatal[0].message) is (figures.steal_share == 0), "nobody can close a hypervisor"
+    assert ("CPU credits" in fatal[0].message) is (figures.steal_share > 0)
+
+
+def test_what_the_hypervisor_took_may_be_a_limit_of_this_machine_s_own(tmp_path: Path) -> None:
+    """A burstable instance without CPU credits shows steal, too, however quiet its host is."""
+    limited = experiment(measure=Measure(repeats=3, steal_max=0.1))
+    for steal, code in ((0.5, "host_steal"), (0.05, "host_steal_some")):
+        figures, directory = Figures(steal_share=steal), TrialDir(tmp_path / code)
+        found = measure(directory, write_trial(directory, record_of(spec(), figures), figures), limited)
+        (told,) = (problem.message for problem in found.problems if problem.code.startswith("host_steal"))
+        assert (code == "host_steal") is (not found.valid) is ("this one is burstable and out of CPU credits" in told)
+        assert "un when the host is quieter or a burstable machine has CPU credits again" in told
 
 
 def test_beside_a_program_that_rests_for_a_while_only_that_while_counts(tmp_path: Path) -> None:

@@ -30,12 +30,13 @@ def measured(
     figures: Figures,
     *,
     here: bool = True,
+    own_network: bool = False,
     watched: bool = False,
     subject: Subject = SUBJECT,
     **changes: Any,
 ) -> TrialResult:
     directory = TrialDir(tmp_path / "0001")
-    record = replace(record_of(spec(), figures), subject={"here": here}, cpus={})
+    record = replace(record_of(spec(), figures), subject={"here": here, "own_network": own_network}, cpus={})
     write_trial(directory, record, figures)
     if not watched:
         lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
@@ -58,6 +59,8 @@ def test_its_own_figures_are_absent(tmp_path: Path, here: bool) -> None:
 def test_the_accept_queues_of_this_machine_are_not_those_of_another(tmp_path: Path) -> None:
     assert "accept_overflows" not in measured(tmp_path / "a", Figures(), here=False).metrics
     assert "accept_overflows" in measured(tmp_path / "b", Figures(), here=True).metrics
+    container = measured(tmp_path / "c", Figures(busy_cores=1.9), here=True, own_network=True)
+    assert "accept_overflows" not in container.metrics and "host_foreign_cores" not in container.metrics
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,22 @@ def test_a_container_on_cpus_of_its_own_shares_none(
     directory.probe.write_text(directory.probe.read_text().replace(named, f'{named}, "cpus_now": {later}'))
     result = measure(directory, record, experiment(subject=subject))
     assert ("not_pinned" in {problem.code for problem in result.problems}) is not apart
+
+
+@pytest.mark.parametrize(
+    ("whole", "own", "share"), [(2.0, None, 0.2375), (2.0, 4.0, 0.475), (2.0, 2.0, 0.95), (None, 4.0, 0.475)]
+)
+def test_the_quota_of_powerband_is_none_of_a_container(
+    tmp_path: Path, whole: float | None, own: float | None, share: float
+) -> None:
+    """If the container runs in the one that powerband runs in, the quota is among the container's own, too."""
+    directory, figures = TrialDir(tmp_path / "0001"), Figures(subject_cores=1.9, busy_cores=2.2, cpus=8)
+    record = replace(record_of(spec(), figures), cpus={}, cpu_quota=whole)
+    write_trial(directory, record, figures)
+    told = '"name": "subject"' if own is None else f'"name": "subject", "cpu_quota_now": {own}'
+    directory.probe.write_text(directory.probe.read_text().replace('"name": "subject"', told))
+    metrics = measure(directory, record, experiment(subject=IN_CONTAINER)).metrics
+    assert metrics["subject_cpu_share"] == pytest.approx(share, rel=0.02)
 
 
 @pytest.mark.parametrize("watched", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ def counters(**fields: Any) -> Counters:
 
 
 def metrics(
-    subject: Counters, *jvms: Counters, available: float = 1000 * MIB, live: dict[str, int] | None = None
+    subject: Counters, *jvms: Counters, available: Any = 1000 * MIB, live: dict[str, int] | None = None
 ) -> dict[str, float]:
     host = counters(memory_available_bytes_now=available)
     probe = ProbeSamples({"subject": subject}, host, (), 0.0, jvms, tuple(range(len(jvms))))
@@ -51,11 +52,45 @@ def made(
 
 
 def test_of_several_limits_of_memory_the_nearest_counts() -> None:
-    leak = counters(rss_bytes_now=100 * MIB + 10 * MIB * SECONDS)
-    assert metrics(leak) == {"memory_growth_bytes_per_s": pytest.approx(10 * MIB), "memory_lasts_s": pytest.approx(100)}
-    within = counters(rss_bytes_now=100 * MIB + 10 * MIB * SECONDS, memory_left_bytes_now=200 * MIB)
+    grown = 10 * MIB * SECONDS
+    to_come = grown[-1] - grown  # until the end of the window
+    leak = counters(rss_bytes_now=100 * MIB + grown)
+    assert metrics(leak, available=1000 * MIB + to_come) == {
+        "memory_growth_bytes_per_s": pytest.approx(10 * MIB),
+        "memory_lasts_s": pytest.approx(100),
+    }
+    within = counters(rss_bytes_now=100 * MIB + grown, memory_left_bytes_now=200 * MIB + to_come)
     assert metrics(within)["memory_lasts_s"] == pytest.approx(20)
-    assert metrics(within, available=50 * MIB)["memory_lasts_s"] == pytest.approx(5)
+    assert metrics(within, available=50 * MIB + to_come)["memory_lasts_s"] == pytest.approx(5)
+
+
+@pytest.mark.parametrize(("taken", "ends"), [(1.0, True), (0.6, True), (0.4, False), (0.0, False), (-0.5, False)])
+def test_memory_that_the_kernel_can_take_back_fills_nothing(taken: float, *, ends: bool) -> None:
+    """Resident pages of mapped files are no loss of available memory. Others may free or take memory meanwhile."""
+    grown = 300 * MIB * SECONDS
+    mapping = counters(rss_bytes_now=100 * MIB + grown, memory_left_bytes_now=9000 * MIB - taken * grown)
+    found = metrics(mapping, available=8000 * MIB)
+    assert found["memory_growth_bytes_per_s"] == pytest.approx(300 * MIB)
+    assert ("memory_lasts_s" in found) is ends
+    unlimited = counters(rss_bytes_now=100 * MIB + grown)
+    assert ("memory_lasts_s" in metrics(unlimited, available=8000 * MIB - taken * grown)) is ends
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "growth"),
+    [
+        (100 * MIB, 0),
+        (100 * MIB + 10 * MIB * SECONDS, 10 * MIB),
+        (np.where(AT < 6 * S, math.nan, 100 * MIB), None),
+        (math.nan, 300 * MIB),
+    ],
+    ids=["files only", "a leak beside files", "not known of all parts", "not known"],
+)
+def test_mapped_files_are_no_growth_where_anonymous_memory_is_known(anonymous: Any, growth: int | None) -> None:
+    reading = counters(rss_bytes_now=100 * MIB + 300 * MIB * SECONDS, anonymous_bytes_now=anonymous)
+    found = metrics(reading, available=8000 * MIB - 10 * MIB * SECONDS)
+    assert found.get("memory_growth_bytes_per_s") == (None if growth is None else pytest.approx(growth))
+    assert ("memory_lasts_s" in found) is (growth == 10 * MIB)
 
 
 def test_threads_and_descriptors_have_limits_of_their_own() -> None:

@@ -159,11 +159,29 @@ def rounds(*visible: int | None, seen: int = 60) -> list[dict[str, Any]]:
     return [asdict(Round(5_000, seen, delay, 1_000)) for delay in visible]
 
 
-def test_delays_are_of_those_that_were_seen_and_missing_ones_of_all() -> None:
+def test_missing_ones_are_of_all_writes_that_were_read() -> None:
     found = acknowledged_metrics([*rounds(10, 30, 20), *rounds(None, seen=20)], 100)
-    assert found["visible_delay_ns_p50"] == 20 and found["visible_delay_ns_p90"] == found["visible_delay_ns_max"] == 30
     assert found["missing_at_acknowledgement_mean"] == (3 * 40 + 80) / 4
     assert found["missing_at_acknowledgement_max"] == 80 and found["acknowledge_ns_p50"] == 5_000
+
+
+@pytest.mark.parametrize(
+    ("never", "failed", "expected"),
+    [
+        (0, 0, {"p50": 30, "p90": 60, "max": 60}),
+        (0, 9, {"p50": 30, "p90": 60, "max": 60}),
+        (1, 0, {"p50": 40}),
+        (4, 0, {"p50": 50}),
+        (7, 0, {}),
+    ],
+)
+def test_writes_that_were_never_seen_rank_last_among_the_delays(
+    never: int, failed: int, expected: dict[str, float]
+) -> None:
+    broken = [asdict(Round(failed="status 500"))] * failed
+    found = acknowledged_metrics([*rounds(*[None] * never), *rounds(10, 60, 20, 50, 30, 40), *broken], 100)
+    stem = "visible_delay_ns_"
+    assert {name.removeprefix(stem): each for name, each in found.items() if name.startswith(stem)} == expected
 
 
 def test_more_than_expected_is_not_less_than_none_missing() -> None:

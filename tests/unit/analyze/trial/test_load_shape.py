@@ -83,11 +83,16 @@ def test_the_bar_with_most_collections() -> None:
     assert bar_gc_share([silent], edges) == bar_gc_share([], edges) == bar_gc_share([one], []) == {}
 
 
-def burst_interval(start_s: float, ok: int, failed: int = 0, times: list[int] | None = None) -> dict[str, Any]:
+def burst_interval(
+    start_s: float, ok: int, failed: int = 0, times: list[int] | None = None, **more: int
+) -> dict[str, Any]:
     event: dict[str, Any] = {
         "start_ns": round(start_s * S),
         "end_ns": round((start_s + 1) * S),
         "outcomes": {"ok": ok, "status_rejected": failed},
+        "dropped": 0,
+        "in_flight_now": 0,
+        **more,
     }
     return event | ({"response_time_ns": histogram(times)} if times else {})
 
@@ -97,7 +102,33 @@ def test_the_first_moments_alone_count() -> None:
     found = burst_metrics(events, 10 * S, 2 * S)
     assert found["burst_error_rate"] == pytest.approx(0.4)
     assert found["burst_goodput_per_s"] == pytest.approx(3)
-    assert found["burst_response_time_ns_max"] == pytest.approx(20e6, rel=0.01)
+    assert found["burst_response_time_ns_mean"] == pytest.approx(12.5e6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "failed", "expected"),
+    [
+        (0, 0, {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": 100, "max": 100}),
+        (5, 0, {"p50": 53, "p90": 95, "p95": 100}),
+        (0, 5, {"p50": 53, "p90": 95, "p95": 100}),
+        (3, 2, {"p50": 53, "p90": 95, "p95": 100}),
+        (300, 0, {}),
+    ],
+)
+def test_requests_of_the_burst_without_an_answer_rank_last(
+    in_flight: int, failed: int, expected: dict[str, float]
+) -> None:
+    """A hundred are answered in 1 to 100 ms; what comes after an engine's last histogram has no times yet."""
+    times = [each * 1_000_000 for each in range(1, 101)]
+    events = [
+        burst_interval(1, 7, 9, in_flight_now=500),
+        burst_interval(0, 60, failed, times[:60], in_flight_now=in_flight),
+        burst_interval(0, 40, 0, times[60:], engine=1),
+    ]
+    found = burst_metrics(events, 0, 2 * S)
+    stem = "burst_response_time_ns_"
+    in_ms = {name.removeprefix(stem): value / 1e6 for name, value in found.items() if name.startswith(stem)}
+    assert in_ms == pytest.approx({"mean": 50.5, **expected}, rel=0.002)
 
 
 def test_nothing_is_said_where_none_is_asked_for_or_none_ended() -> None:

@@ -82,9 +82,43 @@ def test_a_metric_whose_counter_falls_is_left_out_and_the_trial_says_so() -> Non
     assert problem.message.startswith('app_1 is left out: n{w="1"} falls within the window') and not problem.fatal
 
 
-def test_a_mean_time_is_the_growth_of_the_sum_over_that_of_the_count() -> None:
+@pytest.mark.parametrize("function", ["increase", "rate"])
+def test_counters_that_grow_alike_differ_by_nothing_whatever_they_began_with(function: str) -> None:
+    """Scrapes do not fall on the ends of the window, between which values are interpolated."""
+    dice = np.random.default_rng(5)
+    for _ in range(50):
+        at_ns = 10**15 + np.arange(14) * float(S) + dice.integers(0, 10**7, 14)
+        sent, part = (np.cumsum(dice.integers(1_000, 9_000, 14)).astype(float) for _ in range(2))
+        fields = {"sent": sent + part + 123_457, 'got{w="1"}': sent, 'got{w="2"}': part, "lost": sent + 3e9}
+        scrapes = Counters(at_ns=at_ns, fields=fields, complete=True)
+        wanted = {"app_alike": parse_own(f"{function}(sent - got)"), "app_lost": parse_own(f"{function}(sent - lost)")}
+        found = own_metrics(wanted, scrapes, 10**15 + 1_234_567_890, 10**15 + 11_234_567_890)
+        assert found["app_alike"] == 0 < found["app_lost"]
+
+
+@pytest.mark.parametrize("function", ["increase", "rate"])
+def test_a_mean_time_is_the_growth_of_the_sum_over_that_of_the_count(function: str) -> None:
     series: dict[str, list[float | None]] = {"t_sum": [0, 1, 2, 4], "t_count": [0, 10, 20, 30]}
-    assert over("increase(t_sum / t_count)", series) == pytest.approx(3 / 20)
+    assert over(f"{function}(t_sum / t_count)", series) == pytest.approx(3 / 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rate(t_sum / t_count)", (None, 0.1, 0.1, 0.2)),
+        ("increase(t_sum / t_count)", (None, 0.1, 0.1, 0.2)),
+        ("rate((t_sum + t_count) * 2)", (None, 22, 22, 24)),
+        ("increase(t_count)", (None, 20, 20, 20)),
+    ],
+)
+def test_over_time_each_counter_has_its_rate_since_the_scrape_before(
+    text: str, expected: tuple[float | None, ...]
+) -> None:
+    """Scrapes every 2 s."""
+    fields = {"t_sum": np.array([0.0, 2, 4, 8]), "t_count": np.array([0.0, 20, 40, 60])}
+    scrapes = Counters(at_ns=np.arange(4.0) * 2 * S, fields=fields)
+    (found,) = own_series({"app_x": parse_own(text)}, scrapes).values()
+    assert found == tuple(None if each is None else pytest.approx(each) for each in expected)
 
 
 def test_series_are_summed_over_the_labels_that_are_not_named() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.trials import SECOND, START_NS, Figures, experiment, record_of, spec, write_trial
+from fakes.trials import SECOND, START_NS, Figures, experiment, histogram, record_of, spec, write_trial
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import evidence_of, measure
 from powerband.analyze.trial.silences import STILLNESS
+from powerband.model.load import Load
 from powerband.readings.evidence import Evidence
-from powerband.readings.fleet import merge_fleet
+from powerband.readings.fleet import MergedTimes, merge_fleet
 from powerband.store import TrialDir, TrialRecord
 
 Line = dict[str, Any]
@@ -80,6 +82,26 @@ def test_what_is_no_stillness_is_not_told(
 ) -> None:
     record = written(directory := TrialDir(tmp_path), changed, figures)
     assert said(directory, record) == []
+
+
+@pytest.mark.parametrize(
+    ("slow", "load", "metrics", "told"),
+    [
+        pytest.param(60, {}, {}, False, id="users who never pause"),
+        pytest.param(40, {}, {}, True, id="too few to be what they all wait for"),
+        pytest.param(60, {"think": SECOND // 10}, {}, True, id="requests that come meanwhile are as slow"),
+        pytest.param(60, {}, {"jvm_gc_share": 0.4}, True, id="collections stop them"),
+    ],
+)
+def test_requests_that_take_as_long_by_themselves_are_no_stillness(
+    slow: int, load: dict[str, Any], metrics: dict[str, float], told: bool, tmp_path: Path
+) -> None:
+    """A second for `slow` of 500 requests, 1 ms for the others."""
+    record = written(directory := TrialDir(tmp_path))
+    found = evidence(directory, record)
+    times = MergedTimes([histogram([SECOND + SECOND // 100] * slow + [SECOND // 1000] * (500 - slow))])
+    found = replace(found, response=times, load=Load.model_validate({"users": 10, **load}))
+    assert bool(list(STILLNESS.problems(found, metrics))) == told
 
 
 def test_a_machine_that_stood_still_is_no_server_that_did(tmp_path: Path) -> None:

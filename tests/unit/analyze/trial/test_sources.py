@@ -137,6 +137,8 @@ def test_every_metric_is_made_by_some_kind(tmp_path: Path) -> None:
     closed = trials[0][1]
     waiting = [{**interval, "in_flight_now": 10 * index} for index, interval in enumerate(closed.intervals)]
     trials.append((HTTP, replace(closed, load=Load(rate=100), intervals=waiting)))
+    answered = [{**interval, "in_flight_now": 0} for interval in closed.intervals]
+    trials.append((HTTP, replace(closed, intervals=answered)))
     assert closed.probe is not None
     kept_awake = replace(closed.probe, awake=(closed.probe.trees["subject"],))
     trials.append((HTTP, replace(closed, probe=kept_awake)))

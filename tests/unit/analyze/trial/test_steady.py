@@ -4,44 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fakes.trials import Figures, interval_lines
+from fakes.windows import INTERVAL_S, Server, called_unsteady, compiler, dependent, level, poisson, slope, step
 from powerband.analyze.stats.special import Array
 from powerband.analyze.trial.steady import is_steady, mser, settled, window_is_steady
 from powerband.model.warmup import WarmupSeries
 
-INTERVAL_S = 0.1
 MS = 1_000_000
 LONGEST_S = 30.0
 SERVERS = 60
-
-Server = Callable[[np.random.Generator, Array], tuple[Array, Array]]
-
-
-def level(shape: Callable[[Array], Array], noise: float = 0.03, rate: float = 500) -> Server:
-    """A server whose throughput follows `shape`, and its response time the inverse; both have independent noise in each
-    interval."""
-
-    def server(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
-        wave = shape(t)
-        counts = rate * INTERVAL_S * wave * (1 + noise * dice.standard_normal(t.size))
-        return np.maximum(counts, 0), 1e6 / np.maximum(wave, 1e-3) * (1 + noise * dice.standard_normal(t.size))
-
-    return server
-
-
-def poisson(rate: float) -> Server:
-    def server(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
-        counts = dice.poisson(rate * INTERVAL_S, t.size).astype(float)
-        times = np.where(counts > 0, 1e6 * (1 + 0.3 * dice.standard_normal(t.size) / np.sqrt(counts + 1e-9)), math.nan)
-        return counts, times
-
-    return server
 
 
 def ends_s(server: Server, first_s: float = 0.5) -> Array:
@@ -161,21 +137,6 @@ def test_mser_leaves_out_nothing_of_equal_values(size: int) -> None:
     assert mser(np.concatenate([[0.1, 0.2], np.full(size, 0.7)])) == 2
 
 
-def called_unsteady(server: Server, window_s: float) -> float:
-    """The share of measured windows that are called still changing."""
-    t = np.arange(0, window_s, INTERVAL_S)
-    windows = (server(np.random.default_rng(seed), t) for seed in range(150))
-    return float(np.mean([settled(counts, times, truncate=False) is False for counts, times in windows]))
-
-
-def dependent(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
-    """A steady server with a queue: each interval keeps 0.7 of the last one's deviation."""
-    noise = 0.03 * dice.standard_normal((2, t.size))
-    for at in range(1, t.size):
-        noise[:, at] += 0.7 * noise[:, at - 1]
-    return 50 * (1 + noise[0]), 1e6 * (1 + noise[1])
-
-
 @pytest.mark.parametrize("window_s", [3.0, 10.0])
 def test_the_window_of_a_steady_server_is_rarely_called_unsteady(window_s: float) -> None:
     """Two tests of two series, each at 5 %, and the condition that a shift must matter give 10 %; noise with memory
@@ -189,13 +150,9 @@ def test_the_window_of_a_steady_server_is_rarely_called_unsteady(window_s: float
 def test_a_change_of_a_tenth_within_the_window_is_found(window_s: float) -> None:
     """A change of a twentieth is found nearly always too. The shapes are a slope, a step, and the warm-up of a
     compiler."""
-    for shape in (
-        lambda t: 1 + 0.1 * t / window_s,
-        lambda t: np.where(t < window_s / 3, 1.0, 1.1),
-        lambda t: 1 - 0.5 * np.exp(-4 * t / window_s),
-    ):
-        assert called_unsteady(level(shape), window_s) >= 0.97
-    assert called_unsteady(level(lambda t: 1 + 0.05 * t / window_s), window_s) >= 0.8
+    for server in (slope(0.1, window_s), step(0.1, window_s), compiler(window_s)):
+        assert called_unsteady(server, window_s) >= 0.97
+    assert called_unsteady(slope(0.05, window_s), window_s) >= 0.8
 
 
 def test_the_window_is_judged_after_the_fact() -> None:

@@ -10,13 +10,25 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import SECOND, START_NS, Figures, experiment, probe_lines, record_of, spec, summary, write_trial
+from fakes.trials import (
+    SECOND,
+    START_NS,
+    Figures,
+    experiment,
+    histogram,
+    probe_lines,
+    record_of,
+    spec,
+    summary,
+    write_trial,
+)
 from powerband.analyze.trial.measure import measure
 from powerband.model.results import TrialResult
 from powerband.store import TrialDir
 
 LOADED = Figures(users=10, goodput_per_s=400, window_s=4)
 LOOK_S = 0.5
+MS = 1_000_000
 ALONE_NS = START_NS + 4 * SECOND
 DOUBLED_NS = ALONE_NS + round(LOOK_S * SECOND)
 
@@ -66,3 +78,32 @@ def test_what_is_taken(tmp_path: Path, stolen: dict[int, float], foreign: dict[i
     notes = "".join(problem.message for problem in result.problems if problem.code == "no_slots")
     assert (why in notes) if why else not notes
     assert ("slots" in result.metrics) is not bool(why)
+
+
+def far_node(error_ns: int) -> dict[str, Any]:
+    clock = {"offset_ns": 0, "uncertainty_ns": error_ns, "after_offset_ns": 0, "after_uncertainty_ns": error_ns}
+    return {"node": "b", "engines": [0], **clock}
+
+
+@pytest.mark.parametrize(
+    ("connect_ns", "generators", "slots"),
+    [
+        pytest.param(4 * MS, (), 6, id="from the server's own node"),
+        pytest.param(4 * MS, (far_node(3 * MS),), 2, id="from another node"),
+        pytest.param(9 * MS, (far_node(2 * MS),), 2, id="from another node, by TLS"),
+    ],
+)
+def test_the_network_between_nodes_is_no_service(
+    tmp_path: Path, connect_ns: int, generators: tuple[dict[str, Any], ...], slots: int
+) -> None:
+    """A request of one user takes 6 ms, 4 of them on the network; ten users get 1,000 answers a second."""
+    figures = Figures(users=10, goodput_per_s=1000, window_s=4)
+    alone = look(ALONE_NS, 1, 166)
+    alone["cohort_times"] = alone["cohort_times"] | {"response_time_ns": histogram([6 * MS] * 83)}
+    alone["connections"] = alone["connections"] | {"connect_time_ns": histogram([connect_ns])}
+    looks = {"alone": [alone], "doubled": [look(DOUBLED_NS, 20, 1000)], "outgoing": 0}
+    directory = TrialDir(tmp_path / "0001")
+    record = replace(record_of(spec(), figures), slots=looks, generators=generators)
+    metrics = measure(directory, write_trial(directory, record, figures), experiment()).metrics
+    assert metrics["slots"] == pytest.approx(slots, rel=0.02)
+    assert metrics["alone_time_ns_mean"] == pytest.approx(6 * MS, rel=0.01)

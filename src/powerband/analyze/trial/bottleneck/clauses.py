@@ -13,6 +13,7 @@ from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
 
 STOLEN_TOLD = 0.03  # of the CPU time that was asked for: less does not change what a share of a CPU seems to be
+MORE_PROCESSES = "start more processes"  # the cure for a lock that each process has for itself
 KINDS = {
     "lock": "waiting for a lock or a condition",
     "sleep": "sleeping",
@@ -42,8 +43,11 @@ def verdict(
 
 def slots_served(slots: Slots) -> str:
     """Words the slots: `the server serves 197/s, and a request alone takes 20.5 ms: about 4 at once`. Slots
-    are whole; what a request does outside of them adds a part of one to the product of the two figures."""
+    are whole; what a request does outside of them adds a part of one to the product of the two figures. What it does on
+    the network between two nodes is told, since it is taken off."""
     rate, alone = per_second(slots.most_per_s), format_duration(slots.alone_ns)
+    if slots.network_ns:
+        alone += f" ({format_duration(slots.network_ns)} of it on the network)"
     return f"the server serves {rate}, and a request alone takes {alone}: about {max(1, round(slots.value)):,} at once"
 
 
@@ -58,9 +62,14 @@ def cpu_used(scene: Scene) -> str:
 
 
 def stolen(scene: Scene) -> list[str]:
-    """Words what the hypervisor takes of the CPU time that is asked for; empty if that is little."""
-    taken = 1 - scene.given
-    return [f"the hypervisor takes {share(taken)} of the CPU time that is asked for"] if taken >= STOLEN_TOLD else []
+    """Words what the hypervisor takes of the CPU time that is asked for, and interrupts of that in which its CPUs work;
+    empty if that is little."""
+    words = []
+    if scene.stolen >= STOLEN_TOLD:
+        words.append(f"the hypervisor takes {share(scene.stolen)} of the CPU time that is asked for")
+    if scene.interrupted >= STOLEN_TOLD:
+        words.append(f"interrupts take {share(scene.interrupted)} of the time in which its CPUs work")
+    return words
 
 
 def of_cpus(cpu_share: float, cpus: float | None, whose: str = "its") -> str:
@@ -74,6 +83,11 @@ def with_cpu_use(evidence: Sequence[str], own: float, instead: float) -> tuple[s
     `own`: the trial's share."""
     old, new = (f" {share(each)} of its " for each in (own, instead))
     return tuple(text.replace(old, new) for text in evidence)
+
+
+def network_carries(bits_per_s: float) -> str:
+    """Words the traffic between two nodes: `the network carries 941 Mbit/s of responses`."""
+    return f"the network carries {significant(bits_per_s / 1e6)} Mbit/s of responses"
 
 
 def outgoing_open(connections: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from powerband.analyze.trial.bottleneck.clauses import cpu_used, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.disturbance import QUIETER
 from powerband.base.units import format_duration, share
 from powerband.loads.measured import WAKE_UP_NS
 from powerband.model.bottlenecks import BottleneckName
@@ -19,9 +20,10 @@ GENERATOR_CODES = (
     "generator_no_descriptors",
     "generator_no_ports",
 )
-# Problems whose own remedy is advised: more threads do not cure them.
-CURED_OTHERWISE = ("generator_starved", "generator_no_descriptors", "generator_no_ports")
-OF_THE_HYPERVISOR = "move the trial to a machine that has its CPUs to itself, or run it when the host is quieter"
+# Problems whose own remedy is advised, that of the first one found: more threads do not cure them, or there may be no
+# CPU for one.
+CURED_OTHERWISE = ("generator_starved", "generator_no_descriptors", "generator_no_ports", "generator_cpu")
+OF_THE_HYPERVISOR = f"move the trial to a machine that has its CPUs to itself, or run it {QUIETER}"
 
 
 def generator(scene: Scene) -> Bottleneck | None:
@@ -30,9 +32,9 @@ def generator(scene: Scene) -> Bottleneck | None:
     if not any(problem.fatal for problem in found):
         return None
     remedies = [
-        problem.message.partition(": ")[2].rpartition("; ")[2]
-        for code, problem in scene.problems.items()
-        if code in CURED_OTHERWISE and problem.fatal
+        scene.problems[code].message.partition(": ")[2].rpartition("; ")[2]
+        for code in CURED_OTHERWISE
+        if code in scene.problems and scene.problems[code].fatal
     ]
     return verdict(
         BottleneckName.GENERATOR,

@@ -9,6 +9,7 @@ the reading of files (`scene.py`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     cores,
     count,
     cpu_used,
+    network_carries,
     of_cpus,
     per_second,
     slots_served,
@@ -33,6 +35,7 @@ from powerband.analyze.trial.bottleneck.outside_rules import (
 )
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, ONE_RUNS, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
+    IN_HAND,
     KEPT,
     POOL_BUSY,
     WOKEN,
@@ -89,6 +92,7 @@ SWITCH_NS = 2000.0  # a thread leaves its CPU unfinished and another runs on: an
 # they would be on the edge.
 TURN_NS = 5000.0
 SWITCHING_SHARE = 0.10  # of the subject's CPU time, spent on switches
+FOR_OTHERS_MOST = 0.75  # of a pool's waits: an idle thread at its socket beside two in turns makes 0.5 to 0.65
 MEMORY_PRESSURE = 0.10  # of the time, somebody on the host waited for memory (PSI)
 WAITS_FOR_MEMORY = 0.1  # threads of the subject wait: pressure is the whole host's, so it must be seen to suffer
 MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
@@ -104,6 +108,11 @@ DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 MOSTLY_AWAY = 0.5  # of the requests, answered by 429 or 503: the CPU may be busy with that alone
 STARTED_EACH = 0.5  # threads started for each request: a process for many of them
 STARTED_SHARE = 0.1  # threads started for each request: if they come and go, all are busy for their short lives
+# Erlang's threads, by their older and newer names without numbers: its schedulers, which busy-wait for a while when
+# they run out of work (`erl +sbwt`), and the dirty ones, which only Erlang has.
+SCHEDULERS = re.compile(r"^(scheduler|erts_sched)\b")
+DIRTY_SCHEDULERS = re.compile(r"^(dirty_(cpu|io)_s|erts_d(cpus|ios)\b)")
+SPINS_MOST = 0.5  # of the CPU that the subject uses, by its schedulers
 
 Rule = Callable[[Scene], Bottleneck | None]
 SPOILT = (BottleneckName.GENERATOR, BottleneckName.HOST_CPU)  # with these, other figures say nothing of the server
@@ -138,8 +147,18 @@ def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottlene
         if (found := rule(scene)) is not None:
             if scene.watched_share < WATCHED_LEAST and found.name not in BY_COUNTERS:
                 return None
-            return replace(_with_slots(found, scene), second=second_of(found, scene))
+            return replace(_with_slots(_with_link(found, scene), scene), second=second_of(found, scene))
     return None
+
+
+def _with_link(found: Bottleneck, scene: Scene) -> Bottleneck:
+    """Adds what the network between two nodes carries, if requests wait for what no thread of the server shows: a full
+    link looks the same."""
+    unseen = found.name in (BottleneckName.HIDDEN_LIMIT, BottleneckName.DOWNSTREAM)
+    if scene.far_bits_per_s is None or not (unseen and scene.queues and scene.link_may_limit):
+        return found
+    advice = f"{found.advice}; if the link between the nodes carries no more, it is the limit"
+    return replace(found, evidence=(*found.evidence, network_carries(scene.far_bits_per_s)), advice=advice)
 
 
 def _with_slots(found: Bottleneck, scene: Scene) -> Bottleneck:
@@ -445,6 +464,20 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
     return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
 
 
+def _full_cpu(scene: Scene) -> Bottleneck | None:
+    """Returns what `_subject_cpu` names, unless Erlang's schedulers may fill the CPU while they wait for work: if
+    answers take no longer than the first ones, nothing; else the advice says how to be sure."""
+    found = _subject_cpu(scene)
+    used = sum(pool.use.on_cpu for pool in scene.pools if SCHEDULERS.search(pool.name))
+    in_erlang = any(DIRTY_SCHEDULERS.search(pool.name) for pool in scene.pools)
+    if found is None or not in_erlang or used < SPINS_MOST * scene.value("subject_cpu_cores"):
+        return found
+    if _undelayed(scene):
+        return None
+    sure = "unless it runs with +sbwt none, try that first: Erlang's schedulers also use CPUs while they wait for work"
+    return replace(found, advice=f"{found.advice}; {sure}")
+
+
 def _full_with_others(scene: Scene) -> Bottleneck | None:
     """The verdict if the subject fills its CPUs together with its database, with the load engine, or with programs on
     which its threads may wait while these wait for a CPU as well."""
@@ -529,13 +562,16 @@ def _with_cpu_left(rule: Rule) -> Rule:
 
 def _wake_ups(scene: Scene) -> Bottleneck | None:
     """Names wake-ups if threads work in turns: each goes to sleep, and is woken for the next piece of work. That costs
-    more than it seems to: the caches of another CPU are cold, and an idle CPU must come back."""
+    more than it seems to: the caches of another CPU are cold, and an idle CPU must come back. While CPUs idle, threads
+    that wait for others than themselves are not too many: with more of them more is under way."""
     slept = sum(pool.switches_per_s for pool in scene.pools)
     used = scene.value("subject_cpu_cores")
     if not scene.rate_per_s or used < LEAST_CORES or slept * TURN_NS < SWITCHING_SHARE * used * SECOND_NS:
         return None
     each = slept / scene.rate_per_s
     pool = max(scene.pools, key=lambda pool: pool.switches_per_s)
+    if pool.blocked_on(*IN_HAND) > FOR_OTHERS_MOST * pool.use.blocked and not _short_of_cpu(scene):
+        return None
     return verdict(
         BottleneckName.WAKE_UPS,
         [
@@ -556,7 +592,7 @@ COUNTED_RULES: Iterable[Rule] = (
     _memory,
     _wake_ups,
     _cpu_quota,
-    _subject_cpu,
+    _full_cpu,
     one_thread,
 )
 # Rules for a subject of which only its answers are seen.
@@ -576,7 +612,7 @@ RULES: Iterable[Rule] = (
     _with_cpu_left(contended),
     lock,
     _cpu_quota,
-    _subject_cpu,
+    _full_cpu,
     _with_cpu_left(starved_pool),
     _with_cpu_left(delayed_ack),
     _with_cpu_left(interpreters_lock),

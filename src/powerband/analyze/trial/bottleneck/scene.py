@@ -14,6 +14,7 @@ from powerband.analyze.trial.dotnet_metrics import QUEUED, WORKERS
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
 from powerband.analyze.trial.tried_slots import Tried, tried_of
 from powerband.loads import kind_of
+from powerband.loads.measured import in_flight_chance_per_s, least_served
 from powerband.model.experiment import FOREIGN_CPU_MAX
 from powerband.model.load import Load
 from powerband.model.results import Problem
@@ -38,6 +39,7 @@ SERVING_CPU = 0.1  # of the CPU that the subject uses
 LEAST_CORES = 0.01  # used by a pool, at the least: if a subject hardly uses a CPU, a tenth of its use is nothing
 NO_ROOM = ("429", "503")
 WITH_A_THREAD = 0.75  # of the requests have a thread of .NET's pool: if fewer do, the others wait elsewhere
+LINK_LEAST = 50e6  # bits per second: with less, even a slow link between two nodes is hardly the limit (arbitrary)
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
 
 
@@ -115,6 +117,11 @@ class Scene:
     """The connections of the server's own that were open meanwhile; None if nobody looked."""
     host_starts_per_s: float | None = None
     """Threads and processes that began on the whole host; None if they were not counted."""
+    far_bits_per_s: float | None = None
+    """Bits per second of the responses that the network carries to other nodes; None if the load comes from the
+    server's own."""
+    interrupted: float = 0.0
+    """The share of the time in which the subject's CPUs work that interrupts take, where they are counted apart."""
 
     database_cores: float = 0.0
     """The CPUs used by the database that was started beside the subject; 0 if the subject may use less of their CPUs,
@@ -129,6 +136,23 @@ class Scene:
         """The threads and processes that the subject started, at most: where the kernel did not let them be counted,
         all that began on the host. None if neither is known."""
         return self.metrics.get("threads_started_per_s", self.host_starts_per_s)
+
+    @property
+    def is_far(self) -> bool:
+        """True if the load comes from another node, so that requests may wait on the network."""
+        return self.far_bits_per_s is not None
+
+    @property
+    def link_may_limit(self) -> bool:
+        """True if the network between two nodes carries so much that it may be what requests wait for."""
+        return (self.far_bits_per_s or 0.0) >= LINK_LEAST
+
+    @property
+    def at_server(self) -> float:
+        """The mean requests in the system without those on the network between two nodes, as far as one user's times
+        show these."""
+        on_the_way = 0.0 if self.tried is None else self.rate_per_s * self.tried.slots.network_ns / SECOND_NS
+        return max(0.0, self.present - on_the_way)
 
     @property
     def cpu_share(self) -> float:
@@ -149,6 +173,12 @@ class Scene:
     def loops(self) -> tuple[WatchedPool, ...]:
         """Pools whose threads serve requests as event loops."""
         return tuple(pool for pool in self.pools if self._serves(pool) and pool.loops)
+
+    @property
+    def shows_waits(self) -> bool:
+        """True if it was seen what any thread that serves requests waits for. The kernel tells that of another user's
+        processes, as those of a container, to root alone."""
+        return any(pool.use.blocked_on for pool in self.workers + self.loops or self.pools)
 
     def _serves(self, pool: WatchedPool) -> bool:
         """True if the pool wakes for every fifth request, or uses a tenth of the subject's CPU."""
@@ -173,15 +203,20 @@ class Scene:
         return few and self.value("dotnet_pool_queue_mean") < QUEUED
 
     @property
-    def given(self) -> float:
-        """The share that the hypervisor left of the CPU time that was asked for. Stolen time is in no account of a
-        thread or process: one that always runs shows this share."""
+    def stolen(self) -> float:
+        """The share that the hypervisor took of the CPU time that was asked for."""
         busy, steal = self.value("host_busy_share"), self.value("host_steal_share")
-        return busy / (busy + steal) if busy > 0 else 1.0
+        return steal / (busy + steal) if busy > 0 else 0.0
+
+    @property
+    def given(self) -> float:
+        """The share that the hypervisor, and interrupts that the kernel counts apart, left of the CPU time that was
+        asked for. What they take is in no account of a thread or process: one that always runs shows this share."""
+        return (1 - self.stolen) * (1 - self.interrupted)
 
     @property
     def fills_its_cpus(self) -> bool:
-        """True if the subject used its CPUs nearly all the time that the hypervisor left of them."""
+        """True if the subject used its CPUs nearly all the time that the hypervisor and interrupts left of them."""
         return self.cpu_share >= CPU_SHORT * self.given
 
     @property
@@ -238,7 +273,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
     start, end = evidence.window
     queue = None if probe is None else probe.host.levels("accept_queue_now", start, end)
     limit = None if probe is None else probe.host.levels("accept_queue_limit", start, end)
-    tree = None if probe is None else probe.trees.get("subject")
+    tree = evidence.subject_tree
     return Scene(
         metrics=metrics,
         problems={problem.code: problem for problem in problems},
@@ -256,7 +291,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         major_faults_per_s=_rate(tree, "major_faults", start, end),
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
-        engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
+        engine_wait_share=min(1.0, metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads)),
         connections_per_request=fleet.connections_opened / max(1, fleet.total.sent) or 1.0,
         host_cpus=evidence.host_cpus,
         shares_cpus=loaded and not evidence.pinned,
@@ -275,6 +310,10 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         held=evidence.looks.recorded.get("held", {}),
         outgoing=evidence.looks.recorded.get("outgoing"),
         host_starts_per_s=_starts(probe, start, end),
+        far_bits_per_s=_received_bits_per_s(fleet) if evidence.generators else None,
+        interrupted=evidence.interrupted_share(
+            "subject", metrics.get("subject_cpu_cores", 0.0), metrics.get("host_foreign_cores")
+        ),
     )
 
 
@@ -339,11 +378,17 @@ def _present(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> fl
 
 def _served(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> bool:
     """True if all that was offered at a rate or a pace was answered rightly; with another closed load, if its users
-    spend nearly all their time in pauses, so that a faster subject would not be asked for more."""
-    if metrics.get("error_rate", 0.0) > 1 - SERVED_SHARE or not fleet.goodput_per_s:
+    spend nearly all their time in pauses, so that a faster subject would not be asked for more. Of messages that are
+    not answered nobody knows whether they were served."""
+    if metrics.get("error_rate", 0.0) > 1 - SERVED_SHARE or not fleet.goodput_per_s or not load.all_answered:
         return False
     if load.rate_per_s is not None:
-        return fleet.goodput_per_s >= SERVED_SHARE * max(fleet.offered_per_s, load.rate_per_s * SERVED_SHARE)
+        least_per_s = SERVED_SHARE * max(fleet.offered_per_s, load.rate_per_s * SERVED_SHARE)
+        if (steps := len(load.scenario)) > 1:
+            response_s = metrics.get("response_time_ns_mean", 0.0) / SECOND_NS
+            chance_per_s = in_flight_chance_per_s(fleet.offered_per_s, response_s, fleet.window_s)
+            least_per_s = least_served(SERVED_SHARE, steps) * fleet.offered_per_s - chance_per_s
+        return fleet.goodput_per_s >= least_per_s
     if load.pace is not None:
         return not fleet.unanswered and fleet.goodput_per_s >= SERVED_SHARE * fleet.offered_per_s
     return not fleet.unanswered and fleet.thinking_users_mean >= THINKING_SHARE * fleet.users_mean
@@ -357,6 +402,14 @@ def _descriptors_left(tree: Counters | None, start_ns: int, end_ns: int) -> floa
 def _starts(probe: ProbeSamples | None, start_ns: int, end_ns: int) -> float | None:
     grown = None if probe is None else probe.host.growth("forks", start_ns, end_ns)
     return None if grown is None else grown / (end_ns - start_ns) * SECOND_NS
+
+
+def _received_bits_per_s(fleet: MergedFleet) -> float:
+    """Returns the bits per second that all engines received in their windows."""
+    return sum(
+        8 * each["window"]["bytes_received"] * SECOND_NS / (each["measure_end_ns"] - each["measure_start_ns"])
+        for each in fleet.summaries
+    )
 
 
 def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float:

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import re
 
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, slots_served, threads_at, verdict
+from powerband.analyze.trial.bottleneck.clauses import (
+    KINDS,
+    MORE_PROCESSES,
+    count,
+    cpu_used,
+    slots_served,
+    threads_at,
+    verdict,
+)
 from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.disturbance import THROTTLED
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.base.units import format_duration, share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import VM_THREAD, WatchedPool
-from powerband.readings.thread_groups import LOOP
+from powerband.readings.thread_groups import LOOP, WORK, group_name
 
 # As in rules.py: thresholds without another reason were chosen by the planted cases.
 OFF_POLL_SHARE = 0.5  # of a loop's threads: if more wait for something else than events, it is blocked
@@ -27,6 +36,7 @@ LOCKED_SHARE = 0.5  # of the threads that hold requests wait for a lock
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as samples count it
 COMPUTES = 0.85  # of a CPU, used by the one that holds a lock: it computes, and hardly waits for anything
 MORE_THAN_ONE = 1.5  # CPUs: where one thread computes at a time, others idle
+BUSY_PROCESS = 0.1  # of the CPU that all processes use: one that uses less only watches over the others
 # Threads of a process of Python or Ruby, by their names, or their process's, which threads have unless they get one of
 # their own (from Python 3.14 on all do, such as `Thread-7 (serve)` and `asyncio_0`): one computes at a time, by the
 # interpreter's lock. Beside it they use some CPU without the lock, as for system calls or compression.
@@ -35,6 +45,12 @@ INTERPRETED = re.compile(
     re.IGNORECASE,
 )
 ONE_COMPUTES = 1.2  # CPUs that the threads of such a process use at the most
+# Threads of a JVM that run virtual threads or Kotlin's coroutines, by their names, which newer JDKs cut in the middle.
+RUNS_TASKS = re.compile(r"^(ForkJoi?(nPool|\.\.)|Default?(Dispatch|\.\.))")
+# Threads of .NET, tokio and Erlang, by their names, which run tasks as well. Such runtimes wake the one that idled
+# last, so that a few compute all the time where only so many tasks are let in.
+RUNS_OTHERS = re.compile(r"^(\.NET TP Worker|tokio-r|scheduler|erts_sched)")
+HALF_A_CPU = 0.5  # beyond one for each thread: with less, one more thread has none
 # With more threads, what they wait on is looked at only once a second: the one that holds the lock may not be seen.
 UNSEEN_AMONG = 64.0
 CONGESTION = 1.5  # of the time that the first answers took: beyond it requests wait at the other end
@@ -69,8 +85,11 @@ ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system wait in the accept qu
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie unread in the engine
 CALLING = ("socket", "poll")  # waits of a thread that has called another server
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
-TELLS_OF_MORE = 0.25  # of the server's CPUs used: from less it is not concluded how many threads would fill them
-IN_HAND = ("sleep", "socket", "disk")  # waits of a loop in the midst of a request
+# Of the server's CPUs, or of the one of an interpreter's lock, used: from less it is not concluded how many threads
+# would fill them.
+TELLS_OF_MORE = 0.25
+IN_HAND = ("sleep", "socket", "disk")  # waits in the midst of work, for others; threads in turns wait otherwise
+NEVER_IDLE = ("sleep", "poll", "disk", "other")  # waits of a worker with a request in hand, besides "lock" and "socket"
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait neither for a lock nor for a caller wait for the disk
 ASKED_TOO_MUCH = (
@@ -82,28 +101,32 @@ ASKED_TOO_MUCH = (
 def lock(scene: Scene) -> Bottleneck | None:
     """Names a lock if all but about one of the threads that hold requests wait for it. If that one uses a whole CPU, a
     short CPU would look the same, except that the others would be runnable. If it is always the same one that computes,
-    the others are idle."""
+    the others are idle. Where slots were not tried, requests must hold their threads for longer than the first answers
+    took."""
     pool = _most_locked(scene)
-    if pool is None or not scene.queues or scene.go_runs is not None:
+    if pool is None or not scene.queues or scene.go_runs is not None or _hold_no_longer(pool, scene):
         # Threads that are parked until a result comes look the same, but do not wait for each other. Neither do Go's:
         # goroutines wait for a lock without a thread.
         return None
     waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
     idle = past < NOBODY and (waiting < FEW_WAIT or _idles_beside_others(pool, scene))
-    if _nobody_is_called(scene) and scene.tried is not None and scene.tried.slots.one_at_a_time:
+    idle = idle or (past < HOLDER_LEAST and runs_tasks(pool, scene))
+    one_at_a_time = scene.tried is not None and scene.tried.slots.one_at_a_time
+    if one_at_a_time and _nobody_is_called(scene) and not scene.is_far:  # a full link lets one at a time through, too
         past = 1.0  # threads that read or write outside of the lock were counted as past it
     more_are_past = past > HOLDER_MOST or _serves_more_than(UNSEEN_PAST * (max(past, 1.0) + pool.use.on_cpu), scene)
     always_the_same = pool.use.on_cpu >= HOLDER_LEAST and pool.busiest >= ALONE * pool.use.on_cpu
     if idle or more_are_past or always_the_same or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
-    if past < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
+    unseen = waiting >= UNSEEN_AMONG and not scene.link_may_limit
+    if past < HOLDER_LEAST and (not unseen or pool_too_small(scene) is not None):
         return None
     if not _explained(max(past, 1.0), scene) or _waits_for_one_thread(pool, scene):
         return None
-    if pool.use.on_cpu < HOLDER_LEAST and scene.cpu_share >= LOOP_BUSY:
-        return None  # the CPU is busy with something else than what the holder does
+    if _waits_for_the_cpu(pool, scene):
+        return None
     computes = pool.use.on_cpu >= COMPUTES and (scene.cpus or 0.0) >= MORE_THAN_ONE
-    interpreter = "; if the threads compute in Python or Ruby, it is the interpreter's lock: start more processes"
+    interpreter = f"; if the threads compute in Python or Ruby, it is the interpreter's lock: {MORE_PROCESSES}"
     return verdict(
         BottleneckName.LOCK,
         [
@@ -138,9 +161,26 @@ def interpreters_lock(scene: Scene) -> Bottleneck | None:
             f"its threads use {significant(used)} of {scene.cpus:.3g} CPUs together, one at a time{each}",
             f"{count(waiting)} `{pool.name}` threads wait for a lock",
         ],
-        advice="start more processes: the interpreter's lock lets one thread of each compute at a time (Python, Ruby); "
+        advice=f"{MORE_PROCESSES}: the interpreter's lock lets one thread of each compute at a time (Python, Ruby); "
         "more threads only wait longer",
     )
+
+
+def _waits_for_the_cpu(pool: WatchedPool, scene: Scene) -> bool:
+    """True if the CPU is full and not with the work of one holder: with something else, with the holders of several
+    locks, as each process of Python or Ruby has its own, or with one that a CPU quota stops most of the time. One lock
+    of several processes lets only one of their threads be on a CPU or ready for it."""
+    if pool.use.on_cpu < HOLDER_LEAST:
+        return scene.cpu_share >= LOOP_BUSY
+    several = len(_busy_processes(scene)) > 1 and pool.use.on_cpu + pool.use.run_wait > HOLDER_MOST
+    halted = scene.value("cpu_throttled_share") >= THROTTLED and (scene.cpus or 0.0) < COMPUTES
+    return scene.fills_its_cpus and (several or halted)
+
+
+def _busy_processes(scene: Scene) -> list[float]:
+    """The CPUs used by each of the subject's processes that does a notable part of the work."""
+    least = BUSY_PROCESS * sum(scene.process_cores)
+    return [used for used in scene.process_cores if used > 0 and used >= least]
 
 
 def _holders(past: float) -> str:
@@ -236,7 +276,10 @@ def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
 
 def slow_downstream(scene: Scene) -> Bottleneck | None:
     """Names a dependency if every request has its thread, all of these wait on sockets, and answers take a multiple of
-    what the first ones took, before anything queued: it is the other end that queues them."""
+    what the first ones took, before anything queued: it is the other end that queues them. From another node the other
+    end may be the caller, behind a full link, unless the server has connections of its own."""
+    if scene.is_far and _nobody_is_called(scene):
+        return None
     for pool in scene.workers:
         waiting = pool.blocked_on("socket", "poll") - _idle(pool, scene)
         queued = _queued(pool, scene)
@@ -273,12 +316,13 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
             without_thread.append(f"{count(queued)} requests queue")
         if scene.turns_away:
             without_thread.append(f"{share(scene.turned_away_share)} of requests are turned away (status 429 or 503)")
-        if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
+        seen = bool(pool.use.blocked_on) or _computes_beside_idle_cpus(pool, scene)
+        if not seen or busy < POOL_BUSY * threads or not without_thread:
             continue
         if scene.go_runs is not None and threads < ONE_LOOP:
             continue  # the thread by which Go watches over the others, which sleeps
-        if serves_fewer(threads, scene) or is_passed_by(threads, scene):
-            continue  # the threads wait for each other, or for something else; or requests need none of them
+        if serves_fewer(threads, scene) or is_passed_by(threads, scene) or _others_stand_in(pool, scene):
+            continue  # the threads wait for each other, or for something else; or requests need none of them, or others
         kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
         part, state = max((pool.blocked_on(kind), KINDS[kind]), (pool.use.on_cpu, "on a CPU"))
         of_them = "all" if count(part) == count(busy) else count(part)
@@ -291,9 +335,28 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
                 cpu_used(scene),
             ],
             pool=f"`{pool.name}`",
-            more=f": {_enough_threads(busy, threads, queued, scene)}",
+            more=f": {_enough_threads(pool, busy, queued, scene)}",
         )
     return None
+
+
+def _computes_beside_idle_cpus(pool: WatchedPool, scene: Scene) -> bool:
+    """True if several threads compute so much that none was seen to wait for anything, and a CPU is left for another
+    one. A single one is told by `one_thread`. Threads that spin for want of work look the same: requests must queue, or
+    be turned away. So do event loops if the kernel shows of no thread what it waits for."""
+    threads, shown = pool.use.threads, any(each.use.blocked_on for each in scene.pools)
+    if threads < ONE_LOOP or not shown or not (scene.queues or scene.turns_away):
+        return False
+    return pool.use.on_cpu >= POOL_BUSY * threads and (scene.cpus or 0.0) >= threads + HALF_A_CPU
+
+
+def _others_stand_in(pool: WatchedPool, scene: Scene) -> bool:
+    """True if the pool's threads compute, and idle threads of their runtime would take what waits, if it were let in:
+    those of Go, or those from which they were told apart by what they do."""
+    computes = pool.blocked_on(*OUTSIDE) < POOL_BUSY * pool.use.threads
+    of_tasks = RUNS_TASKS.search(pool.name) or RUNS_OTHERS.search(pool.name)
+    told_apart = of_tasks is not None and pool.name == group_name(pool.name.partition(" (")[0], WORK)
+    return computes and (scene.go_runs is not None or told_apart)
 
 
 def enough_for_rate(busy: float, threads: float, scene: Scene) -> float | None:
@@ -303,30 +366,55 @@ def enough_for_rate(busy: float, threads: float, scene: Scene) -> float | None:
     return max(busy * offered / done, threads + 1) if scene.users is None and offered and done else None
 
 
-def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
+def _enough_threads(pool: WatchedPool, busy: float, queued: float, scene: Scene) -> str:
     """Says how many threads would be enough. With an open load: as many as its rate needs. With users: one for each
     request that they have under way, or would have if none were turned away. Also, where that is less, how many fill
     the server's CPUs, if each uses as much as one does now; but not from little use, much of which is no thread's of
-    the pool."""
+    the pool. If an interpreter's lock ends that sooner, it says where instead."""
+    threads = pool.use.threads
     enough, told = queued + threads, "with {}, no request would queue"
     if (needed := enough_for_rate(busy, threads, scene)) is not None:
         enough, told = needed, "the offered rate needs at least {}"
     elif scene.users is not None and scene.turns_away:
         enough, told = float(scene.users), "with {}, no request would be turned away"
+    if more_processes := _then_more_processes(pool, enough, scene):
+        return more_processes
     fill_cpu = threads / scene.cpu_share if scene.cpu_share >= TELLS_OF_MORE else enough
     beyond = f"; {cpu_is_full_from(fill_cpu)}" if fill_cpu < enough else ""
     return told.format(count(enough)) + beyond
 
 
+def _then_more_processes(pool: WatchedPool, enough: float, scene: Scene) -> str:
+    """Says up to how many threads each process has use for, if its interpreter's lock lets it use one CPU, which fewer
+    than `enough` threads in all fill, and the server has CPUs for more processes; else empty. Each thread is taken to
+    use as much as one does now."""
+    cores = _busy_processes(scene)
+    if not cores or not _has_interpreters_lock(pool, scene):
+        return ""
+    each, used = pool.use.threads / len(cores), sum(cores) / len(cores)
+    cpus_are_left = (scene.cpus or 0.0) >= MORE_THAN_ONE * len(cores)
+    if each < ONE_LOOP or used < TELLS_OF_MORE or not cpus_are_left or each / used * len(cores) >= enough:
+        return ""
+    more = round(each / used) > round(each)
+    first = f"up to about {round(each / used)} in each process, and then in more processes" if more else ""
+    return f"{first or 'in more processes'}, since the interpreter's lock lets one thread of each compute at a time"
+
+
+def _has_interpreters_lock(pool: WatchedPool, scene: Scene) -> bool:
+    """True if the pool's threads run Python or Ruby, by their names. Ruby in a JVM has no such lock."""
+    return not _in_jvm(scene) and (scene.only_python or INTERPRETED.search(pool.name) is not None)
+
+
 def parked_pool(scene: Scene) -> Bottleneck | None:
     """Names a pool if all its threads wait on conditions with requests in hand, for results or timers, and more
-    requests queue: some runtimes sleep so. No thread is past a lock that they could wait for."""
+    requests queue: some runtimes sleep so. No thread is past a lock that they could wait for. Threads that run virtual
+    threads are left out: what waits holds none of them."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads = pool.use.threads
         parked = pool.blocked_on("lock")
         if _idles_beside_a_loop(pool, scene) or _serves_more_than(OUTSIDE_A_POOL * threads, scene):
             continue
-        if _waits_for_one_thread(pool, scene):
+        if _waits_for_one_thread(pool, scene) or runs_tasks(pool, scene):
             continue
         if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
@@ -398,6 +486,18 @@ def _idles_beside_others(pool: WatchedPool, scene: Scene) -> bool:
     return beside and _locked(pool, scene) < EACH_HOLDS_ONE * scene.present
 
 
+def runs_tasks(pool: WatchedPool, scene: Scene) -> bool:
+    """True if the pool's threads, by their names, run virtual threads or coroutines in a JVM, and hardly more of them
+    wait on conditions than there are CPUs, for each of which there is one: they are idle, since what they run waits for
+    locks and results without a thread."""
+    few = pool.blocked_on("lock") < max(FEW_WAIT, (1 + ABOUT) * (scene.cpus or 0.0))
+    return few and _in_jvm(scene) and RUNS_TASKS.search(pool.name) is not None
+
+
+def _in_jvm(scene: Scene) -> bool:
+    return any(each.name == VM_THREAD for each in scene.pools)
+
+
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
     """True if the pool is of idle threads that share an event loop's name and were told apart from it by what they do,
     as in Go: all are parked. They are not idle if as many requests are served at once as there are of them (Tomcat's),
@@ -408,8 +508,7 @@ def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
     if not beside or pool.blocked_on("lock") < PARKED * threads:
         return False
     as_many = tried is not None and abs(tried.slots.value - threads) <= ABOUT * threads
-    in_jvm = any(each.name == VM_THREAD for each in scene.pools)
-    return not as_many or (all_connections_are_used(scene) and not in_jvm)
+    return not as_many or (all_connections_are_used(scene) and not _in_jvm(scene))
 
 
 def _serves_more_than(threads: float, scene: Scene) -> bool:
@@ -489,7 +588,7 @@ def _most_locked(scene: Scene) -> WatchedPool | None:
     if pool is None:
         return None
     waiting = _locked(pool, scene)
-    serving = min(pool.use.threads, scene.present)
+    serving = min(pool.use.threads, scene.at_server)
     return pool if waiting >= 1 and waiting >= LOCKED_SHARE * serving else None
 
 
@@ -508,17 +607,27 @@ def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
 
 
 def waits_in_hand(scene: Scene) -> float:
-    """The mean number of threads that have a request in hand and wait for something else than a CPU, a lock or memory;
-    of event loops, which workers that take their next connection by select look like, without waits for events."""
-    waits = (_blocked_past(pool, scene) for pool in scene.workers)
+    """The mean number of threads that have a request in hand and wait for something else than a CPU or memory: also on
+    conditions, on which a JVM and .NET park those that sleep or await a result, less those that are idle for certain.
+    Of event loops, which workers that take their next connection by select look like, without waits for events and on
+    conditions."""
     of_loops = sum(pool.blocked_on(*IN_HAND) for pool in scene.loops)
-    return of_loops + sum(sum(found.values()) - found["memory"] for found in waits)
+    return of_loops + sum(_waiting_in_hand(pool, scene) for pool in scene.workers)
+
+
+def _waiting_in_hand(pool: WatchedPool, scene: Scene) -> float:
+    """Like `waits_in_hand`, of one pool of workers. Not on conditions where that is mostly the turn of an interpreter's
+    lock, or an idle thread of Go."""
+    if scene.go_runs is not None or _has_interpreters_lock(pool, scene):
+        return sum(waits for kind, waits in _blocked_past(pool, scene).items() if kind != "memory")
+    idle_too = max(0.0, pool.blocked_on("lock", "socket") - _idle(pool, scene))
+    return idle_too + pool.blocked_on(*NEVER_IDLE)
 
 
 def _queued(pool: WatchedPool, scene: Scene) -> float:
     """The number of requests that are neither with a thread of this pool nor, for certain, with one of another."""
     others = sum(active_threads(other.use) for other in scene.workers + scene.loops if other is not pool)
-    return scene.present - max(pool.use.threads, pool.alive_max) - others
+    return scene.at_server - max(pool.use.threads, pool.alive_max) - others
 
 
 def _more_than_threads(pool: WatchedPool, scene: Scene, queue: float = QUEUED_LEAST) -> bool:
@@ -529,10 +638,20 @@ def _more_than_threads(pool: WatchedPool, scene: Scene, queue: float = QUEUED_LE
 def _explained(threads: float, scene: Scene) -> bool:
     """True if a request spends a notable share of the time that it takes when nothing queues with so many threads. That
     time is one user's, if one was tried: the first answer of a JVM may take thirty times as long."""
-    alone_ns = scene.empty_ns if scene.tried is None else scene.tried.alone_ns
+    alone_ns = scene.empty_ns if scene.tried is None else scene.tried.alone_ns - scene.tried.slots.network_ns
     if alone_ns is None or not scene.rate_per_s:
         return True
     return time_in_pool_ns(threads, scene.rate_per_s) >= EXPLAINED * alone_ns
+
+
+def _hold_no_longer(pool: WatchedPool, scene: Scene) -> bool:
+    """True if requests hold the pool's threads little longer than the first answers took, before anything queued, so
+    that these threads hardly wait for each other (Little's law). Where half of them wait for a lock, a request holds
+    its thread for twice the time that it takes alone, or longer. Slots, where they were tried, tell more."""
+    if scene.tried is not None or scene.empty_ns is None or not scene.rate_per_s:
+        return False
+    holding = min(pool.use.threads, scene.present)
+    return time_in_pool_ns(holding, scene.rate_per_s) < CONGESTION * scene.empty_ns
 
 
 def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
@@ -545,4 +664,4 @@ def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
 
 
 def _idle(pool: WatchedPool, scene: Scene) -> float:
-    return max(0.0, pool.use.threads - scene.present)
+    return max(0.0, pool.use.threads - scene.at_server)

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, outgoing_open, verdict
+from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, outgoing_open, threads_at, verdict
 from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
+    COMPUTES,
     OFF_POLL_SHARE,
+    ONE_COMPUTES,
+    POOL_BUSY,
+    WOKEN,
     all_connections_are_used,
     calls_no_more,
     pool_too_small,
+    runs_tasks,
+    serves_about,
     without_a_thread_each,
 )
 from powerband.base.units import share, significant, with_article
@@ -77,6 +83,24 @@ def _waits_on_sockets(scene: Scene) -> bool:
     return sum(pool.blocked_on("socket") for pool in scene.workers) >= 1
 
 
+def _blocked_by_tasks(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """A pool, beside a hidden limit, if as many requests are served at once as there are parked threads that run
+    virtual threads, coroutines or other tasks: these may hold their threads while they wait."""
+    if found.name is not BottleneckName.HIDDEN_LIMIT:
+        return None
+    for pool in scene.workers:
+        parked, woken = pool.blocked_on("lock"), pool.switches_per_s >= WOKEN * scene.rate_per_s
+        all_parked = parked >= POOL_BUSY * pool.use.threads and serves_about(pool.use.threads, scene)
+        if woken and all_parked and runs_tasks(pool, scene):
+            return verdict(
+                BottleneckName.POOL_TOO_SMALL,
+                [f"{threads_at(pool, parked, 'parked')}, and about as many requests are served at once"],
+                advice=f"if what `{pool.name}` runs blocks its threads (a sleep, a lock, a call), give it more, or run "
+                "that on another pool",
+            )
+    return None
+
+
 def _worker_or_loop(found: Bottleneck, scene: Scene) -> Candidate | None:
     """A pool of processes, if it was not looked how many connections each of those that wait for something else than
     events holds: a worker that takes one at a time looks like an event loop that is blocked."""
@@ -88,6 +112,21 @@ def _worker_or_loop(found: Bottleneck, scene: Scene) -> Candidate | None:
         ["whether each of these threads holds one connection or many was not looked at"],
         advice="if each serves one request at a time, start more of them",
     )
+
+
+def _computes_under_a_lock(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """A lock, if all threads of a pool are parked and use about one CPU together, as those would of which one at a time
+    computes, and slots were not tried: the first answers, which were no faster, may have been slow by themselves, as
+    those of a JVM are. Not of .NET, which reports its locks."""
+    reported = "dotnet_lock_contentions_per_s" in scene.metrics
+    if found.name is not BottleneckName.POOL_TOO_SMALL or scene.tried is not None or not scene.queues or reported:
+        return None
+    for pool in scene.workers:
+        parked = pool.blocked_on("lock") >= POOL_BUSY * pool.use.threads and _all_are_parked(scene)
+        if parked and COMPUTES <= pool.use.on_cpu <= ONE_COMPUTES:
+            used = f"`{pool.name}` threads use {cores(pool.use.on_cpu)} together, as if one at a time computed"
+            return verdict(BottleneckName.LOCK, [used])
+    return None
 
 
 def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
@@ -163,7 +202,9 @@ def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 TIES: Iterable[Tie] = (
     _own_pool_or_downstream,
+    _blocked_by_tasks,
     _worker_or_loop,
+    _computes_under_a_lock,
     _cpu_nearly_full,
     _cpu_beside_a_lock,
     _pool_beside_cpu,

@@ -3,7 +3,7 @@ delayed acknowledgements; also one thread that has no time left, which may be su
 
 from __future__ import annotations
 
-from powerband.analyze.stats.slots import LIMITED_GAIN
+from powerband.analyze.stats.slots import LIMITED_GAIN, ONE_AT_A_TIME
 from powerband.analyze.trial.bottleneck.clauses import (
     count,
     cpu_used,
@@ -13,13 +13,14 @@ from powerband.analyze.trial.bottleneck.clauses import (
     slots_served,
     verdict,
 )
-from powerband.analyze.trial.bottleneck.loop_rules import busy_thread, stand_in
+from powerband.analyze.trial.bottleneck.loop_rules import OTHERS_RUN, busy_thread, stand_in
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more, is_passed_by
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
 from powerband.base.units import format_duration, plural
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
+from powerband.readings.pools import WatchedPool
 
 ALL_TAKEN = 1.1  # threads for each request in flight: twice the requests would wait for threads
 DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
@@ -35,7 +36,7 @@ def none(scene: Scene) -> Bottleneck | None:
         return None
     if scene.shares_cpus and scene.demand >= CPU_SHORT_LEAST:
         return None
-    if not any(pool.use.blocked_on for pool in scene.pools):
+    if not scene.shows_waits:
         return None
     slots, serving = scene.tried.slots, (pool for pool in scene.workers if not is_passed_by(pool.use.threads, scene))
     workers = max(serving, key=lambda pool: pool.use.threads, default=None)
@@ -64,6 +65,8 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
         return None
     if (busy := one_thread(scene)) is not None:
         return busy
+    if not scene.shows_waits:
+        return None  # a pool whose threads all wait for something would look the same
     slots, outgoing = scene.tried.slots, scene.outgoing or 0
     if not calls_no_more(scene):
         return verdict(
@@ -112,10 +115,16 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
 
 
 def one_thread(scene: Scene) -> Bottleneck | None:
-    """Names one thread if it has no time left while CPUs have: all else can go no faster than it."""
-    known = (pool for pool in scene.pools if not pool.busiest_at_most)
+    """Names one thread if it has no time left while CPUs have: all else can go no faster than it. Not if others of its
+    pool run as well, and several requests are served at once."""
+    known = (pool for pool in scene.pools if not (pool.busiest_at_most or _several_run(pool, scene)))
     working = (pool for pool in known if not (pool.collects or pool.compiles or stand_in(pool, scene)))
     pool = max(working, key=lambda pool: pool.busiest, default=None)
     if pool is None or scene.fills_its_cpus:
         return None
     return busy_thread(BottleneckName.ONE_THREAD, pool, scene)
+
+
+def _several_run(pool: WatchedPool, scene: Scene) -> bool:
+    others = pool.use.on_cpu - pool.busiest - scene.go_collecting_cores
+    return others >= OTHERS_RUN and scene.tried is not None and scene.tried.slots.low > ONE_AT_A_TIME

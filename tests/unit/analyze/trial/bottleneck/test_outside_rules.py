@@ -12,7 +12,8 @@ B = BottleneckName
 
 
 @pytest.mark.parametrize(
-    ("code", "advice"), [("generator_no_ports", "what to do"), ("generator_lag", "give it more threads")]
+    ("code", "advice"),
+    [("generator_no_ports", "what to do"), ("generator_cpu", "what to do"), ("generator_lag", "give it more threads")],
 )
 def test_a_load_generator_without_ports_is_not_given_threads(code: str, advice: str) -> None:
     found = bottleneck_of(scene(SLEEPERS, POLLER, codes=(code,)))

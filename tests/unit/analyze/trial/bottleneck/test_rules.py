@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from fakes.scenes import IDLE, MS, POLLER, SLEEPERS, pool, scene, tried
 from fakes.trials import Figures, experiment, probe_lines, record_of, spec, summary
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
-from powerband.analyze.trial.bottleneck.scene import scene_of
+from powerband.analyze.trial.bottleneck.scene import _served, scene_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
 from powerband.readings.evidence import Evidence
-from powerband.readings.fleet import merge_fleet
+from powerband.readings.fleet import MergedFleet, merge_fleet
+from powerband.readings.pools import WatchedPool
 from powerband.readings.probe_samples import read_probe
 
 B = BottleneckName
@@ -26,6 +28,31 @@ def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:
     found = bottleneck_of(scene(*threads, cpus=16.0, metrics={"subject_cpu_share": 0.44}))
     assert found is not None
     assert found.evidence[0] == "collections stop all other threads 60 % of the time"
+
+
+DIRTY = replace(pool("dirty_cpu_sch", lock=4.0), switches_per_s=0.0)
+NEWER = replace(pool("erts_dcpus", lock=4.0), switches_per_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("threads", "mean_ms", "named", "unsure"),
+    [
+        pytest.param((pool("scheduler", 3.9, 0.1), DIRTY), 11.0, False, False, id="nobody waits"),
+        pytest.param((pool("erts_sched", 3.9, 0.1), NEWER), 11.0, False, False, id="nobody waits, by newer names"),
+        pytest.param((pool("scheduler", 3.9, 0.1), DIRTY), 80.0, True, True, id="users wait, for whatever it is"),
+        pytest.param((pool("scheduler", 3.9, 0.1),), 11.0, True, False, id="another runtime's scheduler"),
+        pytest.param(
+            (pool("scheduler", 0.4, 3.6), pool("port", 3.5, 0.5), DIRTY), 11.0, True, False, id="others fill the CPUs"
+        ),
+    ],
+)
+def test_a_cpu_that_erlangs_schedulers_fill_may_be_idle(
+    threads: tuple[WatchedPool, ...], mean_ms: float, named: bool, unsure: bool
+) -> None:
+    figures = {"subject_cpu_share": 0.975, "response_time_ns_mean": mean_ms * MS}
+    found = bottleneck_of(scene(*threads, cpus=4.0, metrics=figures))
+    assert (found is not None and found.name is B.SUBJECT_CPU) is named
+    assert (found is not None and "+sbwt none" in found.advice) is unsure
 
 
 def test_collectors_that_stop_a_jvm_are_told_by_the_time_it_stands_still() -> None:
@@ -46,6 +73,18 @@ def test_a_thread_from_which_the_hypervisor_takes_a_part_has_no_time_left(cpus: 
     found = bottleneck_of(scene(loop, cpus=cpus, metrics=stolen))
     assert found is not None and found.name is name and found.second is None
     idle = bottleneck_of(scene(loop, cpus=cpus, metrics={**stolen, "host_steal_share": 0.0}))
+    assert idle is None or idle.name is not name
+
+
+@pytest.mark.parametrize(("cpus", "name"), [(3.0, B.EVENT_LOOP_BLOCKED), (1.0, B.SUBJECT_CPU)])
+def test_a_thread_that_interrupts_stop_for_a_part_of_the_time_has_none_left(cpus: float, name: B) -> None:
+    """A kernel that counts them apart has them in no thread's account."""
+    loop = pool("node", 0.86, busiest=0.86, poll=0.14)
+    seen = scene(loop, cpus=cpus, metrics={"subject_cpu_share": 0.86 / cpus})
+    found = bottleneck_of(replace(seen, interrupted=0.1))
+    assert found is not None and found.name is name and found.second is None
+    assert "interrupts take 10 % of the time in which its CPUs work" in found.evidence
+    idle = bottleneck_of(seen)
     assert idle is None or idle.name is not name
 
 
@@ -105,11 +144,46 @@ def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "words"), [(0.5, "a few for each CPU serve as much"), (20.4, "about 23 serve as much")]
+    ("waiting", "present", "words"),
+    [
+        pytest.param({"poll": 0.5}, 200.0, "a few for each CPU serve as much", id="hardly any"),
+        pytest.param({"poll": 20.4}, 200.0, "about 23 serve as much", id="for events"),
+        pytest.param({"lock": 20.4}, 200.0, "about 23 serve as much", id="parked, as in a JVM"),
+        pytest.param({"lock": 10.4, "socket": 10.0}, 200.0, "about 23 serve as much", id="both"),
+        pytest.param({"lock": 20.4}, 179.0, "a few for each CPU serve as much", id="idle"),
+    ],
 )
-def test_fewer_threads_are_still_as_many_as_wait_beside_those_that_run(waiting: float, words: str) -> None:
-    crowd = pool("http-nio", 0.97, 178.0, poll=waiting)
-    found = bottleneck_of(scene(replace(crowd, polled=0.0), present=200))
+def test_fewer_threads_are_still_as_many_as_wait_beside_those_that_run(
+    waiting: dict[str, float], present: float, words: str
+) -> None:
+    crowd = pool("http-nio", 0.97, 178.0, **waiting)
+    found = bottleneck_of(scene(replace(crowd, polled=0.0), present=present))
+    assert found is not None and found.name is B.TOO_MANY_RUNNABLE_THREADS and words in found.advice
+
+
+def test_parked_threads_of_a_crowd_are_not_said_to_be_too_many() -> None:
+    """200 threads of Tomcat on four CPUs: a request computes 5 ms and is parked 50 ms. 12 threads would serve a
+    quarter of them."""
+    crowd = pool("http-nio", 4.0, 156.0, lock=40.0)
+    found = bottleneck_of(scene(crowd, POLLER, cpus=4.0, metrics={"subject_cpu_share": 1.0}, present=256.0))
+    assert found is not None and found.name is B.TOO_MANY_RUNNABLE_THREADS
+    assert found.advice.startswith("use fewer threads: about 48 serve as much")
+
+
+@pytest.mark.parametrize(
+    ("name", "go_runs", "words"),
+    [
+        pytest.param("http-nio", None, "about 32 serve as much", id="parked, as in a JVM"),
+        pytest.param("puma srv tp", None, "a few for each CPU serve as much", id="in turns under Ruby's lock"),
+        pytest.param("gunicorn", None, "a few for each CPU serve as much", id="in turns under Python's lock"),
+        pytest.param("server", 21, "a few for each CPU serve as much", id="idle threads of Go"),
+    ],
+)
+def test_threads_that_wait_for_their_turn_or_for_work_are_not_needed_in_a_crowd(
+    name: str, go_runs: int | None, words: str
+) -> None:
+    """21 processes, or a GOMAXPROCS of 21, on one CPU."""
+    found = bottleneck_of(scene(pool(name, 0.97, 20.0, lock=30.0), go_runs=go_runs))
     assert found is not None and found.name is B.TOO_MANY_RUNNABLE_THREADS and words in found.advice
 
 
@@ -292,3 +366,24 @@ def test_what_the_hypervisor_took_was_not_idle() -> None:
     seen = scene(pool("pool", 0.49, 60.0), metrics={**figures, "subject_cpu_share": 0.98}, cpus=0.5, host_cpus=4.0)
     found = bottleneck_of(seen)
     assert found is not None and found.evidence[2] == "2.00 cores of the trial's CPUs were idle"
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("pause", [{"pace": {"constant": 10_000_000}}, {"think": {"constant": 9_500_000}}])
+def test_messages_that_nobody_answers_do_not_show_that_all_is_served(answered: bool, pause: dict[str, Any]) -> None:
+    said = {"name": "say", "message": "hello", "answered": answered}
+    load = Load.model_validate({"users": 10, "websocket": {}, "scenario": [said], **pause})
+    figures = Figures(response_ns=0.5 * MS, think_ns=9.5 * MS)
+    record = record_of(spec(), figures)
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    seen = scene_of(Evidence.read(record, experiment(load=load), fleet, (), None), {}, ())
+    assert seen.load_served is answered
+
+
+@pytest.mark.parametrize(("goodput", "served"), [(365.0, False), (391.5, True)])
+def test_a_scenario_is_served_only_if_its_later_steps_are_too(goodput: float, served: bool) -> None:
+    """Of 400 requests a second asked for, 392 are offered, since later steps wait for the answers to earlier ones."""
+    load = Load.model_validate({"rate": 50, "scenario": [{"name": str(n)} for n in range(8)]})
+    fleet = SimpleNamespace(goodput_per_s=goodput, offered_per_s=392.0, window_s=10.0)
+    assert _served(cast(MergedFleet, fleet), load, {"response_time_ns_mean": 50 * MS}) is served

@@ -71,6 +71,34 @@ def test_an_interpreters_lock_is_told_by_the_cpu_that_its_threads_share() -> Non
     )
 
 
+CLUSTER = pool("puma srv tp", 1.0, 3.0, lock=16)
+STOPPED = {"cpu_throttled_share": 0.9, "cpu_quota_cores": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("threads", "cores", "cpus", "figures", "name"),
+    [
+        pytest.param(CLUSTER, (0.25,) * 4, 1.0, {}, B.SUBJECT_CPU, id="each process has a lock of its own"),
+        pytest.param(CLUSTER, (0.0, *(0.25,) * 4), 1.0, STOPPED, B.CPU_QUOTA, id="under a quota"),
+        pytest.param(CLUSTER, (0.0, 1.0), 1.0, {}, B.LOCK, id="one process has one lock"),
+        pytest.param(CLUSTER, (0.25,) * 4, 2.0, {}, B.LOCK, id="the CPU is not full"),
+        pytest.param(
+            pool("worker", 1.0, 0.1, lock=18.9), (0.25,) * 4, 1.0, {}, B.LOCK, id="one lock for all processes"
+        ),
+        pytest.param(pool("python", 0.7, 0.3, lock=15), (0.7,), 0.7, STOPPED, B.CPU_QUOTA, id="one that a quota stops"),
+        pytest.param(
+            pool("python", 1.0, 0.1, lock=15), (1.0,), 1.0, STOPPED, B.LOCK, id="a quota of all that one can use"
+        ),
+    ],
+)
+def test_a_full_cpu_lets_the_holders_of_several_locks_wait(
+    threads: WatchedPool, cores: tuple[float, ...], cpus: float, figures: dict[str, float], name: BottleneckName
+) -> None:
+    full = {"subject_cpu_share": threads.use.on_cpu / cpus, **figures}
+    found = bottleneck_of(scene(threads, cpus=cpus, metrics=full, process_cores=cores))
+    assert found is not None and found.name is name
+
+
 def test_threads_that_sleep_are_in_no_call_to_a_dependency() -> None:
     found = bottleneck_of(scene(pool("pool", 0.05, 0.03, lock=12, sleep=3.9), POLLER, present=32, empty_ns=6 * MS))
     assert found is not None and found.evidence[0] == "only 4 `pool` threads are let in at once, sleeping"
@@ -131,6 +159,110 @@ def test_a_pool_that_computes_is_not_said_to_sleep_and_is_given_no_more_threads_
     assert found.advice.endswith("with 64, no request would queue; from about 17 on, CPU is the limit")
 
 
+COMPUTING = pool("libuv-worker", 3.96, 0.02, busiest=0.99)
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        pytest.param(scene(COMPUTING, POLLER, cpus=8.0, tried=tried(4)), B.POOL_TOO_SMALL, id="four of eight CPUs"),
+        pytest.param(scene(COMPUTING, POLLER, cpus=8.0), B.POOL_TOO_SMALL, id="where no slots were tried"),
+        pytest.param(scene(COMPUTING, POLLER, cpus=4.0, tried=tried(4)), B.SUBJECT_CPU, id="all CPUs"),
+        pytest.param(
+            scene(pool("writer", 0.97, 0.02, busiest=0.97), POLLER, cpus=8.0, tried=tried(1.1)),
+            B.ONE_THREAD,
+            id="a single one",
+        ),
+        pytest.param(
+            scene(
+                pool("spinner", 3.96, 0.02, busiest=0.99),
+                POLLER,
+                cpus=8.0,
+                users=6,
+                present=6.0,
+                tried=tried(6, 2.0, users=6),
+            ),
+            B.NONE,
+            id="threads that spin while nobody waits",
+        ),
+        pytest.param(
+            scene(
+                pool("ForkJoinPool (at work)", 3.92, 0.02, busiest=0.98, lock=0.05),
+                pool("ForkJoinPool", 0.05, lock=3.9),
+                pool("VM Thread", lock=1.0),
+                POLLER,
+                cpus=8.0,
+                tried=tried(4),
+            ),
+            B.HIDDEN_LIMIT,
+            id="idle threads could run what computes in virtual threads",
+        ),
+        pytest.param(
+            scene(
+                pool("server (at work)", 8.0, 0.1, busiest=0.97, sleep=0.95),
+                pool("server", 0.05, lock=2.9),
+                pool("server (event loop)", 0.05, poll=0.95),
+                cpus=16.0,
+                go_runs=16,
+                tried=tried(8),
+            ),
+            B.HIDDEN_LIMIT,
+            id="so could Go's",
+        ),
+    ],
+)
+def test_threads_that_compute_and_never_wait_are_a_pool_like_others(seen: Scene, name: BottleneckName) -> None:
+    """A few of libuv's threads hash passwords, and more CPUs idle."""
+    used = seen.value("subject_cpu_cores") / (seen.cpus or 1.0)
+    found = bottleneck_of(replace(seen, metrics={**seen.metrics, "subject_cpu_share": used}))
+    assert found is not None and found.name is name
+    if name is B.POOL_TOO_SMALL:
+        assert found.evidence[0] == "all 4 `libuv-worker` threads are holding a request, all of them on a CPU"
+        assert found.advice.endswith("with 64, no request would queue; from about 8 on, CPU is the limit")
+
+
+def test_threads_that_compute_may_be_loops_where_the_kernel_does_not_show_what_threads_wait_for() -> None:
+    """A container of another user."""
+    unseen = replace(POLLER, polled=0.0, use=replace(POLLER.use, blocked_on={}))
+    figures = {"subject_cpu_share": 0.5}
+    assert bottleneck_of(scene(COMPUTING, unseen, cpus=8.0, metrics=figures, tried=tried(4))) is None
+
+
+TO_MORE_PROCESSES = "in more processes, since the interpreter's lock lets one thread of each compute at a time"
+UP_TO_SIX = f"up to about 6 in each process, and then {TO_MORE_PROCESSES}"
+ALL_OF_THEM = "with 64, no request would queue"
+
+
+@pytest.mark.parametrize(
+    ("threads", "cores", "cpus", "advised"),
+    [
+        pytest.param(pool("puma srv tp", 0.67, 0.03, socket=3.3), (0.67, 0.0), 4.0, UP_TO_SIX, id="one process"),
+        pytest.param(pool("puma srv tp", 1.34, 0.06, socket=6.6), (0.67, 0.67), 4.0, UP_TO_SIX, id="two processes"),
+        pytest.param(pool("python", 0.95, 0.05, socket=3.0), (0.95,), 4.0, TO_MORE_PROCESSES, id="its lock is full"),
+        pytest.param(
+            pool("puma srv tp", 1.34, 0.06, socket=6.6),
+            (0.67, 0.67),
+            2.0,
+            f"{ALL_OF_THEM}; from about 12 on, CPU is the limit",
+            id="no CPU for a third process",
+        ),
+        pytest.param(pool("puma srv tp", 0.1, 0.03, socket=3.87), (0.1,), 4.0, ALL_OF_THEM, id="little use"),
+        pytest.param(pool("gunicorn", 1.34, 0.06, socket=2.6), (0.33,) * 4, 16.0, ALL_OF_THEM, id="a thread each"),
+        pytest.param(pool("http-nio", 0.67, 0.03, socket=3.3), (0.67,), 4.0, ALL_OF_THEM, id="no interpreter"),
+        pytest.param(pool("puma srv tp", 0.67, 0.03, socket=3.3), (), 4.0, ALL_OF_THEM, id="no process was seen"),
+    ],
+)
+def test_an_interpreters_lock_ends_what_more_threads_gain(
+    threads: WatchedPool, cores: tuple[float, ...], cpus: float, advised: str
+) -> None:
+    figures = {"subject_cpu_share": threads.use.on_cpu / cpus}
+    seen = scene(threads, POLLER, cpus=cpus, metrics=figures, process_cores=cores)
+    found, in_jvm = bottleneck_of(seen), bottleneck_of(replace(seen, pools=(*seen.pools, pool("VM Thread", lock=1.0))))
+    assert found is not None and found.name is B.POOL_TOO_SMALL
+    assert found.advice == f"give `{threads.name}` more threads: {advised}"
+    assert in_jvm is not None and ALL_OF_THEM in in_jvm.advice
+
+
 def test_a_thread_that_writes_beside_requests_is_not_what_users_with_a_slot_each_wait_for() -> None:
     """It syncs a log for most of the time, and twice the users are served twice as much."""
     loops, log = pool("server (event loop)", 0.2, 0.05, poll=1.75), pool("audit-log", 0.05, 0.05, disk=0.7, lock=0.2)
@@ -161,7 +293,102 @@ def test_the_threads_of_a_jmeter_plan_are_users_and_no_open_load() -> None:
     assert found is not None and found.advice == "give `pool` more threads: with 64, no request would queue"
 
 
+@pytest.mark.parametrize(
+    ("outgoing", "bits_per_s", "name"), [(0, 1e6, B.HIDDEN_LIMIT), (64, 1e6, B.DOWNSTREAM), (0, None, B.DOWNSTREAM)]
+)
+def test_a_server_that_calls_nobody_may_wait_for_its_callers_on_another_node(
+    outgoing: int, bits_per_s: float | None, name: BottleneckName
+) -> None:
+    """Each request has its thread, which waits on a socket: that of its caller, or of a database without TCP."""
+    threads = pool("pool", 0.05, 0.05, socket=63.9)
+    found = bottleneck_of(scene(threads, POLLER, tried=tried(1), outgoing=outgoing, far_bits_per_s=bits_per_s))
+    assert found is not None and found.name is name
+
+
+@pytest.mark.parametrize(("nodes", "bits_per_s"), [(0, None), (1, 800_000)])
+def test_the_traffic_between_nodes_is_what_all_engines_received(nodes: int, bits_per_s: float | None) -> None:
+    clock = {"offset_ns": 0, "uncertainty_ns": 1, "after_offset_ns": 0, "after_uncertainty_ns": 1}
+    far: dict[str, Any] = {"node": "b", "engines": [0, 1], **clock}
+    record = replace(record_of(spec(), Figures(engines=2)), generators=(far,) * nodes)
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    found = scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ())
+    assert found.far_bits_per_s == pytest.approx(bits_per_s) and found.is_far is bool(nodes)
+
+
 def test_little_use_does_not_tell_how_many_threads_fill_the_cpu() -> None:
     """One process of gunicorn sleeps 49 ms a request; its parent and the accepting of connections use CPU as well."""
     found = bottleneck_of(scene(pool("gunicorn", 0.02, 0.01, sleep=0.97), POLLER, metrics={"subject_cpu_share": 0.023}))
     assert found is not None and found.advice == "give `gunicorn` more threads: with 64, no request would queue"
+
+
+@pytest.mark.parametrize(("first_ms", "name"), [(3, B.LOCK), (20, B.POOL_TOO_SMALL), (50, B.POOL_TOO_SMALL)])
+def test_who_holds_a_thread_no_longer_than_the_first_requests_waits_for_no_lock(
+    first_ms: int, name: BottleneckName
+) -> None:
+    """Eight threads of Tomcat: a request computes 2 ms and is parked 18 ms for a result. No slots were tried."""
+    parked = pool("http-nio", 0.8, 0.02, lock=7.18)
+    times: dict[str, Any] = {"rate_per_s": 400.0, "empty_ns": first_ms * MS, "loaded_ns": 130 * MS}
+    found = bottleneck_of(scene(parked, POLLER, cpus=8.0, metrics={"subject_cpu_share": 0.1}, **times))
+    assert found is not None and found.name is name
+
+
+@pytest.mark.parametrize(("outside_ms", "threads"), [(0, 2), (0, 8), (3, 5)])
+def test_a_lock_for_which_half_of_the_threads_wait_makes_requests_hold_them_longer(
+    outside_ms: int, threads: int
+) -> None:
+    """One at a time computes 2 ms under the lock, and each waits outside of it as well. The first answer took as long
+    as both, and 64 users queue for the threads."""
+    outside = outside_ms / 2
+    held = pool("pool", 0.98, lock=threads - 1.0 - outside, sleep=outside)
+    times: dict[str, Any] = {"rate_per_s": 500.0, "empty_ns": (2 + outside_ms) * MS, "loaded_ns": 100 * MS}
+    found = bottleneck_of(scene(held, POLLER, cpus=8.0, metrics={"subject_cpu_share": 0.12}, **times))
+    assert found is not None and found.name is B.LOCK
+
+
+VM = pool("VM Thread", lock=1.0)
+CARRIERS = pool("ForkJoinPool", 0.15, 0.02, lock=7.8)
+
+
+@pytest.mark.parametrize(
+    ("threads", "slots", "name"),
+    [
+        pytest.param((CARRIERS, VM), 1, B.HIDDEN_LIMIT, id="a lock of virtual threads"),
+        pytest.param((pool("ForkJo..r", 0.15, 0.02, lock=7.8), VM), 1, B.HIDDEN_LIMIT, id="by a name that is cut"),
+        pytest.param((pool("DefaultDispatch", 0.5, 0.02, lock=7.5), VM), 1, B.HIDDEN_LIMIT, id="coroutines, busier"),
+        pytest.param((CARRIERS,), 1, B.LOCK, id="no JVM"),
+        pytest.param((pool("http-nio", 0.15, 0.02, lock=7.8), VM), 1, B.LOCK, id="other threads of a JVM"),
+        pytest.param((pool("ForkJoinPool", 0.95, 0.02, lock=7.0), VM), 1, B.LOCK, id="one computes under it"),
+        pytest.param((CARRIERS, VM), 8, B.HIDDEN_LIMIT, id="a semaphore of as many as there are CPUs"),
+        pytest.param((pool("ForkJoinPool", 0.15, 0.02, lock=31.8), VM), 32, B.POOL_TOO_SMALL, id="far more threads"),
+    ],
+)
+def test_threads_that_run_virtual_threads_idle_whatever_these_wait_for(
+    threads: tuple[WatchedPool, ...], slots: float, name: BottleneckName
+) -> None:
+    """As many as the eight CPUs."""
+    seen = scene(*threads, POLLER, cpus=8.0, metrics={"subject_cpu_share": 0.02}, tried=tried(slots))
+    found = bottleneck_of(seen)
+    assert found is not None and found.name is name
+    unseen = bottleneck_of(replace(seen, tried=None))
+    assert name is not B.HIDDEN_LIMIT or unseen is None, "nor where no slots were tried"
+
+
+NETWORK_NS = 50e6 / 3  # of the 20 ms of a request alone
+
+
+def test_requests_on_the_network_neither_queue_nor_hide_a_pool_that_is_too_small() -> None:
+    """40 of the 64 requests are on the network between two nodes, and 8 of the others are served at once."""
+    far = tried(48, network_ns=NETWORK_NS)
+    found = bottleneck_of(scene(SLEEPERS, POLLER, rate_per_s=2400.0, tried=far))
+    assert found is not None and found.name is B.POOL_TOO_SMALL
+    assert found.evidence[1] == "16 requests queue" and found.advice.endswith("with 24, no request would queue")
+    assert found.evidence[-1] == (
+        "the server serves 2,400/s, and a request alone takes 20.0 ms (16.7 ms of it on the network): about 8 at once"
+    )
+
+
+def test_the_network_does_not_hide_a_lock() -> None:
+    waiting = pool("pool", 0.05, 0.05, lock=30.9, sleep=0.95)
+    found = bottleneck_of(scene(waiting, POLLER, rate_per_s=300.0, tried=tried(6, network_ns=NETWORK_NS)))
+    assert found is not None and found.name is B.LOCK

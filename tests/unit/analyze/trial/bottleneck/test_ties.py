@@ -121,6 +121,45 @@ def test_threads_that_are_parked_with_a_connection_each_may_be_idle() -> None:
     assert named(scene(*threads, tried=tried(8), outgoing=0)) == (B.POOL_TOO_SMALL, None)
 
 
+@pytest.mark.parametrize(
+    ("slots", "outgoing", "second"),
+    [
+        pytest.param(8, 0, B.POOL_TOO_SMALL, id="one for each thread"),
+        pytest.param(4, 0, None, id="one for every other thread"),
+        pytest.param(8, 8, B.DOWNSTREAM, id="one for each connection"),
+    ],
+)
+def test_threads_that_run_tasks_may_be_blocked_by_them(
+    slots: float, outgoing: int, second: BottleneckName | None
+) -> None:
+    """Eight threads for eight CPUs: tasks sleep on them, or wait for one of eight permits without a thread."""
+    carriers, collector = pool("ForkJoinPool", 0.15, 0.02, lock=7.8), pool("VM Thread", lock=1.0)
+    figures = {"subject_cpu_share": 0.02}
+    seen = scene(carriers, collector, POLLER, cpus=8.0, metrics=figures, tried=tried(slots), outgoing=outgoing)
+    assert named(seen) == (B.HIDDEN_LIMIT, second)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "looks", "reported", "second"),
+    [
+        pytest.param(0.97, None, {}, B.LOCK, id="about one CPU"),
+        pytest.param(0.5, None, {}, None, id="less than one"),
+        pytest.param(1.5, None, {}, None, id="more than one"),
+        pytest.param(0.97, tried(8), {}, None, id="eight are served at once"),
+        pytest.param(0.97, None, {"dotnet_lock_contentions_per_s": 0.0}, None, id="the runtime reports locks"),
+    ],
+)
+def test_parked_threads_that_use_one_cpu_may_compute_one_at_a_time(
+    cpu: float, looks: Any, reported: dict[str, float], second: BottleneckName | None
+) -> None:
+    """Eight threads, each with a request for 20 ms. The first answer took 20 ms, too."""
+    parked = pool("http-nio", cpu, 0.02, lock=7.98 - cpu)
+    figures = {"subject_cpu_share": cpu / 8, **reported}
+    times: dict[str, Any] = {"rate_per_s": 400.0, "empty_ns": 20 * MS, "loaded_ns": 130 * MS}
+    seen = scene(parked, POLLER, cpus=8.0, metrics=figures, tried=looks, **times)
+    assert named(seen) == (B.POOL_TOO_SMALL, second)
+
+
 @pytest.mark.parametrize(("collector", "second"), [(0.15, B.SUBJECT_CPU), (0.60, None)])
 def test_a_collector_that_has_a_small_part_of_a_full_cpu(collector: float, second: BottleneckName | None) -> None:
     gc = pool("GC Thread#", collector, 0.1, lock=0.9 - collector)

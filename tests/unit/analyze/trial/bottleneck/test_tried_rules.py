@@ -12,6 +12,7 @@ from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
+from powerband.readings.pools import WatchedPool
 
 B = BottleneckName
 
@@ -47,6 +48,17 @@ def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
 def test_one_at_a_time_without_threads_that_wait() -> None:
     found = bottleneck_of(scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(1.1)))
     assert found is not None and found.name is B.HIDDEN_LIMIT and "a lock in the code" in found.advice
+
+
+@pytest.mark.parametrize("beside", [(), (replace(pool("sudo", poll=1.0), switches_per_s=0.0),)])
+def test_no_limit_is_hidden_where_the_kernel_does_not_show_what_threads_wait_for(
+    beside: tuple[WatchedPool, ...],
+) -> None:
+    """A container of another user, whose pool of 8 threads may be too small; or such a server below one of our own."""
+    seen = scene(SLEEPERS, *beside, tried=tried(8))
+    unseen = replace(SLEEPERS, use=replace(SLEEPERS.use, blocked_on={}))
+    assert bottleneck_of(replace(seen, pools=(unseen, *beside), outgoing=None)) is None
+    assert (found := bottleneck_of(seen)) is not None and found.name is B.POOL_TOO_SMALL
 
 
 def test_threads_that_want_the_cpus_of_the_load_engine_are_not_all_well() -> None:
@@ -88,6 +100,17 @@ def test_one_full_loop_is_seen_beside_threads_that_stand_in_for_each_other() -> 
     assert found is not None and found.name is B.ONE_THREAD and "`writer`" in found.evidence[0]
 
 
+@pytest.mark.parametrize(("slots", "name"), [(1.1, B.ONE_THREAD), (4, B.HIDDEN_LIMIT)])
+def test_no_single_thread_is_the_limit_where_others_of_its_pool_run_and_several_requests_are_served(
+    slots: float, name: BottleneckName
+) -> None:
+    """Four threads of Node compute. Their name is that of others, which take turns, so that they were not told
+    apart."""
+    threads = pool("node", 3.9, lock=3.5, busiest=0.97), pool("node (event loop)", 0.1, poll=0.9)
+    found = bottleneck_of(scene(*threads, cpus=8.0, metrics={"subject_cpu_share": 0.5}, tried=tried(slots)))
+    assert found is not None and found.name is name
+
+
 @pytest.mark.parametrize(("gain", "only_wait"), [(1.0, True), (1.3, False), (2.0, False)])
 def test_more_users_only_wait_if_they_got_no_more(gain: float, only_wait: bool) -> None:
     found = bottleneck_of(scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=tried(64, gain)))
@@ -106,3 +129,24 @@ def test_a_thread_that_keeps_time_is_no_pool_of_requests() -> None:
     assert not any("quanta-upkeep" in clause for clause in served.evidence)
     limited = bottleneck_of(scene(loops, CLOCK, tried=tried(20)))
     assert limited is not None and limited.name is B.HIDDEN_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("threads", "bits_per_s", "name"),
+    [
+        pytest.param(32, None, B.LOCK, id="a load of the same node"),
+        pytest.param(32, 941e6, B.HIDDEN_LIMIT, id="a full link"),
+        pytest.param(200, 941e6, B.HIDDEN_LIMIT, id="a full link, and many threads"),
+        pytest.param(32, 1e6, B.HIDDEN_LIMIT, id="an idle link"),
+    ],
+)
+def test_idle_threads_behind_a_full_link_wait_for_no_lock(
+    threads: int, bits_per_s: float | None, name: BottleneckName
+) -> None:
+    idle = pool("pool", 0.05, 0.02, lock=threads - 0.1)
+    users: dict[str, Any] = {"present": 256.0, "users": 256, "tried": tried(1, users=256)}
+    found = bottleneck_of(scene(idle, POLLER, far_bits_per_s=bits_per_s, **users))
+    assert found is not None and found.name is name
+    told = "the network carries 941 Mbit/s of responses" in found.evidence
+    assert told is (bits_per_s == 941e6)
+    assert found.advice.endswith("; if the link between the nodes carries no more, it is the limit") is told
