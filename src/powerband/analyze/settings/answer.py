@@ -334,7 +334,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         return _none_seen(standing)
     open_ = any(standing.row(setting).uncertain_because for setting in _ahead(standing, leader))
     how = "were seen to" if standing.row(leader).uncertain_because else "certainly"
-    among = f"of those that {how} meet the SLO, " if open_ else ""
+    among = f"of those that {how} meet the SLO, " if open_ else "of those measured, " if _has_gaps(standing) else ""
     cold = "" if standing.warmup_s is None else f" until all are warm (--warmup {standing.warmup_s}s, measure.warmup)"
     looks = f"{among}{leader.id} looks best so far, {_in_full(standing, leader)}"
     first = f"Not enough data to name a setting{cold}: {looks}."
@@ -582,6 +582,12 @@ def _unmeasured(standing: Standing) -> str:
     if untried:
         parts.append(f"{names(untried)} {verb(untried, 'was', 'were')} not tried yet")
     return "; ".join(filter(None, parts))
+
+
+def _has_gaps(standing: Standing) -> bool:
+    """True if a setting could not be measured at all, for no fault of its own."""
+    tried_in_vain = {setting for setting, reason in standing.unmeasured.items() if reason != NOT_TRIED}
+    return any(not standing.row(setting).trials for setting in tried_in_vain)
 
 
 def _without_trials(reasons: Mapping[Setting, str], what: str) -> str:
