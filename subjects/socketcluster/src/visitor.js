@@ -1,7 +1,7 @@
 'use strict';
 // A page for a person among the users: in a browser it keeps one connection through SocketCluster's own client, asks
-// the server something now and then, and prints to its console how long each answer took. Its questions are not
-// counted.
+// its worker for the count of pings now and then, and prints to its console how long each answer took. It does not
+// ping: the load's tally would miss its pings.
 
 const fs = require('node:fs');
 const path = require('node:path');
