@@ -30,6 +30,13 @@ from powerband.store import RunDir, TrialRecord
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 DISK_BYTES = 1_048_576
+FEW = """
+name: few
+subject: {command: ["{engine}", serve, --port, "{port}", --threads, "{threads}", --wait, 10ms]}
+factors: {threads: [4]}
+load: {users: 600, duration: 500ms, timeout: 2s, connect_timeout: 2s}
+measure: {warmup: 300ms, repeats: 1, slots: false, retries: 0, foreign_cpu_max: 100%, steal_max: 100%}
+"""
 
 
 @pytest.fixture
@@ -205,6 +212,24 @@ def test_what_the_system_refuses_is_said_and_the_run_goes_on_later(
     resumed = subprocess.run([*powerband, "resume", str(run)], capture_output=True, text=True, timeout=120, check=False)
     assert resumed.returncode in (0, MeasurementError.exit_code, SubjectError.exit_code), resumed.stderr
     assert RunDir.open(run).records()
+
+
+def test_a_run_with_256_descriptors_says_beforehand_and_afterwards_that_they_are_too_few(tmp_path: Path) -> None:
+    """The engines share the users. The server cannot serve more users than it has descriptors, whatever the machine
+    does meanwhile."""
+    file = tmp_path / "few.yaml"
+    file.write_text(FEW)
+    command = [sys.executable, "-m", "powerband", "run", str(file), "--format", "json", "--runs", str(tmp_path)]
+    with few_files(256) as prefix:
+        done = subprocess.run([*prefix, *command], capture_output=True, text=True, timeout=120, check=False)
+    assert "600 users take 3 processes of the load generator, each with 256 descriptors." in done.stderr
+    assert "One process of the server may open 256 descriptors too: 600 users need several processes" in done.stderr
+    assert done.returncode == 1, "no setting serves all users"
+    analysis = json.loads(done.stdout)
+    assert analysis["answer"]["kind"] == "none_feasible"
+    (trial,) = analysis["trials"]
+    assert trial["metrics"]["users_unserved_share"] > 1 - 256 / 600 and trial["metrics"]["descriptors_max"] <= 256
+    assert trial["bottleneck"]["name"] == "descriptors" and "`ulimit -n " in trial["bottleneck"]["advice"]
 
 
 def test_a_descriptor_limit_of_256_is_passed_by_a_fleet(tmp_path: Path) -> None:
