@@ -1,22 +1,36 @@
 """The guides name files, bottlenecks and servers that there are. A test runs each block of theirs and each `powerband`
-command in their text, as it stands on the page; `NOT_RUN` has the others, with the reason."""
+command in their text, as it stands on the page; `NOT_RUN` has the others, with the reason. What a guide quotes of the
+code is the code's."""
 
 from __future__ import annotations
 
 import ast
+import json
+import math
 import re
 import shlex
 from collections.abc import Callable
 from functools import cache
+from itertools import groupby
+from pathlib import Path
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+from fakes import plans
 from fakes.guides import block_of, shown, text_of, typed, words_of
-from fakes.pages import ROOT, Block, blocks
+from fakes.pages import ROOT, Block, blocks, tables
+from fakes.trials import experiment
+from powerband.analyze.settings.nodes import nodes_of
 from powerband.cli import powerband
+from powerband.files.experiment_file import parse_experiment
 from powerband.files.known_knobs import GO, known_server
+from powerband.jmx.elements.known import KNOWN, REFUSED
+from powerband.jmx.importing import import_plan
+from powerband.jmx.plan_findings import ImportRefused
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import TrialResult
 
 GUIDES = ("jvm-servers", "node", "python-servers", "go-servers", "dotnet-servers", "docker")
 DOTNET = ("processes/dotnet_hook.py", "trials/instruments/dotnet_figures.py")
@@ -29,7 +43,7 @@ NOT_RUN = {
     "benchmarks.md": {"make bench": "takes hours"},
     "ci.md": {"actions/upload-artifact": "an action of GitHub, which runs on its machines only"},
     "cluster.md": {
-        "Nodes differ": "an output, compared in test_cluster.py beside this file",
+        "Nodes differ": "an output, compared below",
         "powerband resume DIR": "a form; tests/e2e/test_cluster.py resumes",
     },
     "docker.md": dict.fromkeys(
@@ -38,9 +52,7 @@ NOT_RUN = {
     "history.md": {"import ruptures": "run by test_history.py beside this file"},
     "install.md": {"docker run": "an image with Python is in a registry; tried by hand"},
     "jvm-servers.md": {"metrics_url": "a part of a file in examples/boot-app, which tests/e2e/test_examples.py runs"},
-    "jmeter-import.md": dict.fromkeys(
-        ("- post:", "not converted"), "an output, compared in test_import.py beside this file"
-    ),
+    "jmeter-import.md": dict.fromkeys(("- post:", "not converted"), "an output, compared below"),
     "prometheus.md": {"docker run": "an image with Grafana is in a registry"},
     "python.md": {"": "all run by tests/e2e/test_python.py"},
     "reading-the-answer.md": {"": "an output, made by `make reference`"},
@@ -135,3 +147,93 @@ def test_the_knobs_of_node_and_go_are_the_known_ones() -> None:
     for page, known in (("node", known_server(["node", "server.js"])), ("go-servers", GO)):
         assert known is not None
         assert all(f"--env {knob.variable}={{{knob.name}}}" in text_of(f"{page}.md") for knob in known.knobs)
+
+
+def without_figures(text: str) -> str:
+    return re.sub(r"\b\d+(\.\d+)? ", "N ", text)
+
+
+def test_the_sentence_about_nodes_is_the_code_s() -> None:
+    """But for its figures."""
+    made = experiment({"threads": (16, 32, 64)}, measure={"repeats": 12})
+    rates = {16: 800.0, 32: 1140.0, 64: 1200.0}
+    dice = np.random.default_rng(1)
+    trials = []
+    for block in range(12):
+        node = "abcd"[block % 4]
+        for setting in made.settings():
+            threads = setting.as_dict()["threads"]
+            assert isinstance(threads, int)
+            rate = 1270.0 if (node, threads) == ("b", 32) else rates[threads]
+            metrics = {"goodput_per_s": rate * math.exp(dice.normal(0, 0.003))}
+            trials.append(TrialResult(len(trials) + 1, block, 1, setting, "measured", (), metrics, node=node))
+    found = nodes_of(made, trials, made.settings()[-1])
+    assert found is not None
+    shown = blocks(text_of("cluster.md"))[0].text
+    assert shown.splitlines() and [without_figures(line) for line in shown.splitlines()] == [
+        without_figures(sentence) for sentence in found.sentences
+    ]
+
+
+def test_whoever_reaches_a_server_is_told() -> None:
+    """Each server that listens on its node's address where other nodes load it, in the row that says so."""
+    servers = {path.parent.name for path in ROOT.glob("subjects/*/subject.yaml") if "://{address}:" in path.read_text()}
+    row = next(row for row in tables((ROOT / "SECURITY.md").read_text())[1] if "with `generators`" in row[1])
+    assert servers and set(re.findall("`(.*?)`", row[0])) == servers
+
+
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", text_of("websocket.md"), re.S))
+def test_each_example_of_websockets_is_valid(text: str) -> None:
+    subject = 'subject: {command: "node server.js {port}", url: "ws://127.0.0.1:{port}/"}\n'
+    assert parse_experiment(text if "subject:" in text else subject + text, "example.yaml").load.websocket is not None
+
+
+def test_the_sample_of_websockets_is_there_and_its_version_fixed() -> None:
+    folder = ROOT / "examples" / "ws-server"
+    assert "node server.js {port} {processes}" in text_of("websocket.md")
+    wanted = json.loads((folder / "package.json").read_text())["dependencies"]
+    locked = json.loads((folder / "package-lock.json").read_text())["packages"]
+    assert {name: locked[f"node_modules/{name}"]["version"] for name in wanted} == wanted
+
+
+IMPORT = text_of("jmeter-import.md")
+
+
+def rows_of_the_import(heading: str) -> list[str]:
+    section = IMPORT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| ")][1:]
+
+
+def test_the_table_of_converted_elements_is_the_codes() -> None:
+    """Neighbouring elements that are converted to the same thing share a row."""
+    table = []
+    for how, group in groupby(KNOWN.items(), key=lambda item: item[1].how):
+        kinds, known = zip(*group, strict=True)
+        labels = ", ".join(each.label for each in known)
+        table.append(f"| {labels} | {', '.join(f'`{kind}`' for kind in kinds)} | {how} |")
+    assert rows_of_the_import("What is converted") == table
+
+
+def test_every_kind_that_is_refused_with_advice_is_named() -> None:
+    named = set(re.findall(r"`(\w+)`", IMPORT.partition("## What is refused\n")[2].partition("\n## ")[0]))
+    assert set(REFUSED) <= named
+    assert not named & set(KNOWN)
+
+
+def test_the_plan_of_the_page_converts() -> None:
+    imported = import_plan(ROOT / "examples" / "shop.jmx", command=("./shop", "--port", "{port}"))
+    made = parse_experiment(imported.text, "shop.yaml")
+    assert [step.name for step in made.load.scenario] == ["Log in", "Look at a product", "Order"] * 2
+    for quoted in re.findall(r"```yaml\n(.*?)```", IMPORT, re.S):
+        assert quoted in imported.text
+
+
+def test_the_refusal_of_the_page_is_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the number of the line."""
+    monkeypatch.chdir(tmp_path)
+    script = plans.element("JSR223PreProcessor", "JSR223 PreProcessor")
+    Path("login.jmx").write_text(plans.plan(plans.group(plans.sampler(script, name="Login"))))
+    with pytest.raises(ImportRefused) as refused:
+        import_plan(Path("login.jmx"))
+    said = re.sub(r"jmx:\d+", "jmx:41", f"powerband: {refused.value}")
+    assert said.startswith(block_of("jmeter-import.md", "is not converted"))

@@ -1,11 +1,13 @@
-"""The rows of the planted bottlenecks are read as they were written, renewed one by one, and summed up on the page."""
+"""The rows of the planted bottlenecks are read as they were written, renewed one by one, and summed up on the page; the
+page on comparing settings keeps its promise."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 
-from fakes.pages import ROOT
+from fakes.confusion import SETS
+from fakes.pages import ROOT, tables
 from fakes.planted import Case, users
 from fakes.scored import DISTURBED, Row, file_of, named_otherwise, renewed, sets_of, summary
 from powerband.model.bottlenecks import BottleneckName as B
@@ -13,6 +15,8 @@ from powerband.model.bottlenecks import BottleneckName as B
 POOL = Row("pool: 4", "pool_too_small", "pool_too_small", "4 of 4 threads", "60 queue", "4", "4.1", "2026-11-24")
 LOCK = Row("lock: 1", "lock", "no name", "", "", "1", "2.0", "2026-11-25")
 CALM = Row("calm", "none", "none", "all was served", "", "", "", "2026-11-24")
+KEPT = sets_of((ROOT / "docs" / "methods" / "data" / "planted-bottlenecks.csv").read_text())
+NOT_IN_A_ROW = {B.ONE_THREAD, B.WAKE_UPS, B.SLOW_ANSWERS}  # e2e/test_self_driven.py and test_capacity.py plant them
 CASES = [Case(row.case, "", users(1), B(row.planted)) for row in (POOL, LOCK, CALM)]
 
 
@@ -23,13 +27,36 @@ def test_rows_are_read_as_they_were_written() -> None:
 
 def test_the_kept_rows_give_the_sums_of_the_page() -> None:
     page = (ROOT / "docs" / "methods" / "bottlenecks.md").read_text()
-    sets = sets_of((ROOT / "docs" / "methods" / "data" / "planted-bottlenecks.csv").read_text())
-    assert len(sets) == 4
-    for title, rows in sets.items():
+    for title, rows in KEPT.items():
         (said,) = re.findall(rf"<!-- {title}: begin -->\n(.*?)\n<!-- {title}: end -->", page, re.S)
         machine = re.findall(r"\d CPUs, Linux [\d.]+", said)[0]
         every = list(rows.values())
         assert said == " ".join(filter(None, (summary(every, machine), named_otherwise(every))))
+
+
+def test_the_kept_rows_are_those_of_the_cases_that_there_are() -> None:
+    """But for a case of a program that was not installed."""
+    assert list(KEPT) == list(SETS)
+    for title, cases in SETS.items():
+        assert renewed(KEPT[title], {}, cases) == list(KEPT[title].values())
+        assert [c.name for c in cases if c.name not in KEPT[title] and not getattr(c, "programs", ())] == []
+
+
+def test_every_name_was_given_rightly_to_a_kept_row() -> None:
+    assert {row.named for rows in KEPT.values() for row in rows.values() if row.right} == set(B) - NOT_IN_A_ROW
+
+
+def test_no_held_out_case_is_a_tuned_one() -> None:
+    tuned, held_out = ({case.options for case in SETS[title]} for title in ("confusion table", "held-out table"))
+    assert held_out and not held_out & tuned
+
+
+def test_false_verdicts_of_equal_settings_are_at_most_five_percent_in_each_cell() -> None:
+    page = (ROOT / "docs" / "methods" / "comparing-settings.md").read_text()
+    (block,) = re.findall(r"<!-- false verdicts: begin -->\n(.*?)<!-- false verdicts: end -->", page, re.S)
+    ((head, *rows),) = tables(block)
+    assert head[1:] == ["3 rounds", "5", "10", "races"] and len(rows) > 10
+    assert max(float(cell.rstrip("%")) for row in rows for cell in row[1:]) <= 5
 
 
 def test_a_renewed_row_takes_the_place_of_the_old_one() -> None:

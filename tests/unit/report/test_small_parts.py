@@ -1,4 +1,5 @@
-"""Small parts of the report: the server from inside, bars, rules of thumb on one line, names of settings."""
+"""Small parts of the report: the server from inside, bars, rules of thumb on one line, names of settings, CPUs that
+runtimes count."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from fakes.trials import Figures, experiment, record_of, spec, write_trial
 from powerband.analyze.trial.threads import LabelTable, ThreadUse
 from powerband.files.resolved import resolved_yaml
 from powerband.model.results import ChangeCost, Estimate, Verdict
+from powerband.model.runtime import RuntimeView
 from powerband.report.html.bar_section import bars_section
+from powerband.report.html.gather import runtime_facts
 from powerband.report.html.inside import ROWS_SHOWN, inside_section
 from powerband.report.html.page import BarsView, InsideView
 from powerband.report.html.report import write_report
@@ -21,6 +24,8 @@ from powerband.search.session import analyse_run
 from powerband.store import RunDir
 
 VIEWS = (BarsView("threads=1", 3, 30.0, (100.0, 50.0, 75.0)), BarsView("<b>", 4, 30.0, (0.0, 0.0)))
+JVM = RuntimeView("JVM", 1, "availableProcessors", 2, "asked", 2, {"collector": "G1"})
+NODE = RuntimeView("Node.js", 3, "os.availableParallelism()", None, "derived", 1.5, {"UV_THREADPOOL_SIZE": "4"})
 
 
 def test_threads_and_labels_are_told_and_escaped() -> None:
@@ -159,3 +164,26 @@ def test_where_factors_vary_one_at_a_time_the_change() -> None:
     short = short_names(replace(base, settings=base.settings[:2], changes=(cost,)))
     assert (short.of(base.settings[0].setting), short.row(changed)) == ("baseline", "threads=8")
     assert short_names(replace(base, settings=())).names == {}
+
+
+def test_a_view_of_all_settings_is_one_row() -> None:
+    made = synthetic.analysis((1, 2), blocks=2)
+    made = replace(made, trials=tuple(replace(trial, runtimes=(JVM,)) for trial in made.trials))
+    words = "availableProcessors 2 and the G1 collector (as it says); may use 2"
+    assert runtime_facts(made).rows == (("JVM", words),)
+
+
+def test_a_view_that_differs_names_its_settings() -> None:
+    made = synthetic.analysis((1, 2), blocks=2)
+    first = made.trials[0].setting
+    views = {True: (JVM,), False: (NODE,)}
+    made = replace(made, trials=tuple(replace(trial, runtimes=views[trial.setting == first]) for trial in made.trials))
+    rows = dict(runtime_facts(made).rows)
+    assert rows["JVM"].endswith(f": {first.id}")
+    assert rows["Node.js"].startswith(
+        "os.availableParallelism() unknown, UV_THREADPOOL_SIZE 4 (as documented); may use 1.5: "
+    )
+
+
+def test_without_a_runtime_there_are_no_facts() -> None:
+    assert runtime_facts(synthetic.analysis((1, 2), blocks=2)).rows == ()

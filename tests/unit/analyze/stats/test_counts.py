@@ -1,6 +1,9 @@
-"""A rate comes from a count, so its interval is no narrower than the count allows."""
+"""A rate comes from a count, so its interval is no narrower than the count allows; Clopper and Pearson's bounds of a
+share have the known values, and their coverage is as stated."""
 
 from __future__ import annotations
+
+from math import comb
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from fakes.trials import experiment
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.counts import count_ends, no_narrower_than_counted, share_no_narrower_than_counted
 from powerband.analyze.stats.intervals import compare_with_leader, estimate
+from powerband.analyze.stats.shares import share_least, share_most
 from powerband.model.load import Load
 from powerband.model.plan import Setting
 from powerband.model.results import Estimate, TrialResult
@@ -86,3 +90,18 @@ def test_no_failure_in_any_start_leaves_a_share_that_may_have_gone_unseen(share:
     made = experiment({"threads": (1,)}, load=Load(users=4, duration=10_000_000_000))
     found = analyse(made, trials).settings[0].estimates[share]
     assert found.low == 0 and found.high == pytest.approx(0.00123, rel=0.01)  # 1 - 0.025^(1 / 3,000)
+
+
+def test_of_none_in_n_the_bound_is_about_three_of_n() -> None:
+    assert share_most(0, 59, 0.05) == pytest.approx(1 - 0.05 ** (1 / 59))
+    assert share_most(0, 59, 0.05) < 0.05 < share_most(0, 58, 0.05)
+    assert share_most(0, 0, 0.05) == 1.0 and share_most(5, 5, 0.05) == 1.0
+    assert share_least(0, 5, 0.05) == 0.0 and share_least(0, 0, 0.05) == 0.0
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.4, 0.7])
+@pytest.mark.parametrize("n", [1, 3, 8, 30])
+def test_the_bounds_miss_the_truth_no_more_often_than_they_may(n: int, share: float) -> None:
+    chance = [comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
+    assert sum(p for k, p in enumerate(chance) if share_most(k, n, 0.05) < share) <= 0.05
+    assert sum(p for k, p in enumerate(chance) if share_least(k, n, 0.05) > share) <= 0.05
