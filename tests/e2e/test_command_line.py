@@ -49,11 +49,3 @@ def test_a_command_that_does_not_exist_ends_the_run_at_once(tmp_path: Path) -> N
     assert f"`powerband resume runs/{run.path.name}`" in done.stderr
     assert len(run.planned()) == 1
     assert run.records() == []
-
-
-def test_a_run_that_is_running_is_not_resumed(tmp_path: Path) -> None:
-    _, run = tune(tmp_path, "./server", "{port}", "{threads}")
-    with run.locked():
-        done = powerband(tmp_path, "resume", str(run.path))
-    assert done.returncode == 2
-    assert f"another powerband is running {run.path}" in done.stderr
