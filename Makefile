@@ -140,7 +140,7 @@ bench-peers: setup
 CASES ?=
 bottlenecks: setup extras
 	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md docs/methods/data/planted-bottlenecks.csv $(CASES)
-	PYTHONPATH=tests $(RUN) python -m fakes.followed docs/methods/bottlenecks.md
+	PYTHONPATH=tests $(RUN) python -m fakes.followed
 
 # Tables of how often verdicts and figures are wrong on servers whose truth is known, into the pages, and the results of all
 # cases into docs/methods/data: simulated, 10 minutes. TABLES="bounds capacity" makes only those whose titles hold one of

@@ -20,7 +20,7 @@ from powerband.model.plan import Stage
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 LONG = pytest.mark.long
-RUNS, ALARMS_MOST = 20, 1  # docs/methods/lasting.md has the number of alarms
+RUNS, ALARMS_MOST = 20, 1  # docs/methods/lasting.md has both
 RATE_PER_S = 400
 METRICS = {
     "memory": ("memory_growth_bytes_per_s", "memory grows by "),

@@ -1,7 +1,7 @@
 """Planted bottlenecks whose advice is followed: the change, and the gain in throughput.
 
-There is a case of each kind whose advice is a change of a setting. `python -m fakes.followed [PAGE]`, with tests/ on
-the path, runs them all and prints a table of them, or puts their sums into the page between its two marks."""
+There is a case of each kind whose advice is a change of a setting. `python -m fakes.followed`, with tests/ on the path,
+runs them all and prints a table of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
-from fakes.confusion import Tried, machine, put, try_all
+from fakes.confusion import Tried, machine, try_all
 from fakes.planted import EACH, FIXED, Case, rate, users
 from fakes.planted_real import (
     THREADS,
@@ -240,19 +239,6 @@ def table(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(rows)
 
 
-def sums(outcomes: Iterable[Outcome]) -> str:
-    """The table of the sums by planted bottleneck: the number of cases, the least and the largest gain."""
-    lines = ["| planted | cases | times as much is served |", "|---|---|---|"]
-    of_each: dict[B, list[Outcome]] = {}
-    for each in outcomes:
-        of_each.setdefault(each.followed.before.expected, []).append(each)
-    for planted, found in of_each.items():
-        gains = sorted({f"{each.gain:.1f}" for each in found}, key=float)
-        times = gains[0] if len(gains) == 1 else f"{gains[0]} to {gains[-1]}"
-        lines.append(f"| `{planted}` | {len(found)} | {times} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     fair = []
     for followed in FOLLOWED:
@@ -262,11 +248,7 @@ def main() -> None:
             if not found.disturbed_by:
                 fair.append(found)
     when = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}"
-    if len(sys.argv) > 1:
-        page = Path(sys.argv[1])
-        page.write_text(put(page.read_text(), "followed advice", f"{when}\n\n{sums(fair)}\n"))
-    else:
-        sys.stdout.write(f"{when}\n\n{table(fair)}\n")
+    sys.stdout.write(f"{when}\n\n{table(fair)}\n")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ HEALTH = {
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "4",
 }
-# What Ray looks after ten times a second, once a second: of what it takes on a node a third is left (docs/cluster.md).
+# What Ray looks after ten times a second, once a second: it takes less on each node (docs/cluster.md).
 SELDOM = {
     "RAY_raylet_report_resources_period_milliseconds": "1000",
     "RAY_raylet_check_gc_period_milliseconds": "1000",

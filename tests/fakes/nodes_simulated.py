@@ -1,7 +1,7 @@
 """The duration of a race, an exploration or a search for capacities on so many nodes, in simulated time: trials of the
 planner's plan run side by side, each as long as a trial takes, on nodes of different speeds. Nothing is started.
 
-`python -m fakes.nodes_simulated` prints the figures of the tables in docs/cluster.md."""
+`python -m fakes.nodes_simulated` prints how long each takes."""
 
 from __future__ import annotations
 

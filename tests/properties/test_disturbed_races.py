@@ -1,5 +1,5 @@
 """A neighbour's bursts bias no answer, even if they hit one setting more often than the others. `pytest -s` prints the
-number of false winners that docs/methods/disturbance.md shows. Seeds are fixed."""
+number of false winners; docs/methods/disturbance.md says how many there may be. Seeds are fixed."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 simulated races through the real planner and the real analysis.
 
 Noise and landscapes are those of `test_screening_truth.py`; a trial takes as long as the forecast has it, but for a
-factor of 0.8 to 1.25 of the race's own. `make test-tables` prints the figures that docs/methods/forecast.md shows.
-Seeds are fixed."""
+factor of 0.8 to 1.25 of the race's own. `make test-tables` prints the figures; docs/methods/forecast.md says what
+is asked. Seeds are fixed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The quiet time of trials beside a program that burns CPU in bursts. The server's rate without that program is known
-here, and so are the errors of the kernel's ticks and of the two clocks. `pytest -s` prints the figures that
-docs/methods/disturbance.md shows."""
+here, and so are the errors of the kernel's ticks and of the two clocks. docs/methods/disturbance.md says what is
+asked for; `pytest -s` prints the figures."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 noise.
 
 At most 5 % of races have a false winner, whatever the noise; at least 95 % of them give the same answer as the full
-grid, with no more than half of its trials. `make test-tables` prints the figures that docs/methods/racing.md shows.
-Seeds are fixed.
+grid, with no more than half of its trials. `make test-tables` prints the figures; docs/methods/racing.md says what is
+asked. Seeds are fixed.
 
 A false winner: the named setting is worse than the best by more than the margin; or it is called `best` although
 another is equivalent or better (of equal settings every `best` is false).

@@ -3,7 +3,7 @@
 The noise of a trial has a part between starts, and a part within a start that falls with the root of its measured time.
 A short trial has a bias of up to `BIAS` as well, which differs between settings: a server's rate in its first second is
 not its later rate. The best setting must not be eliminated for that, and false winners must stay as rare as without
-short trials. `make test-tables` prints the figures that docs/methods/racing.md shows. Seeds are fixed."""
+short trials. `make test-tables` prints the figures; docs/methods/racing.md says what is asked. Seeds are fixed."""
 
 from __future__ import annotations
 

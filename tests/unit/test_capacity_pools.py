@@ -13,7 +13,7 @@ from fakes.edges import capacity_experiment
 from powerband.base.machine import Noise
 from powerband.model.experiment import Objective
 from powerband.model.load import Load
-from powerband.search.forecast import forecast
+from powerband.search.forecast import CAPACITY_WINDOWS, forecast
 
 FOUND = Outcome("go, 4 threads, fixed", 1000.0, 1200.0, 1400.0, 1250.0, 1550.0, 10.0, 26, 0, 160.0, "Use it.")
 MEASURED = replace(FOUND, p99_low_ms=6.0, p99_high_ms=20.0)
@@ -64,6 +64,16 @@ def test_the_page_says_what_the_kept_searches_say() -> None:
     page = (METHODS / "capacity.md").read_text()
     assert "\n".join(summary(done)) in page
     assert f"data/{KEPT.name}" in page
+
+
+def test_the_windows_of_the_kept_searches_are_as_long_as_the_forecast_takes_them_for() -> None:
+    done = read_rows(KEPT, Outcome)
+    longest_s, short_s = 30.0, 3.0  # of the quick profile
+    shares = [row.beyond_s / row.trials / (longest_s - short_s) for row in done if row.beyond_s is not None]
+    least, _, most = CAPACITY_WINDOWS
+    held = sum(least <= share <= most for share in shares)
+    page = (METHODS / "forecast.md").read_text()
+    assert f"to {most} of the way to the longest, as {held} of {len(done)} [pools](capacity.md) needed" in page
 
 
 def test_the_kept_searches_took_as_long_as_is_said_before() -> None:

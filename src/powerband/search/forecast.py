@@ -38,8 +38,8 @@ PACE_FACTOR = 0.15  # standard deviation of the log of (the time that a trial ta
 QUICKER = 0.85  # of the forecast: so long the quickest searches of real pools took (docs/methods/capacity.md)
 CAPACITY_WINDOWS = (0.0, 0.1, 0.6)
 """How far the windows of a capacity search lie between `load.duration` (0) and the longest (1), on average over its
-trials: at least, usually, at most. In 21 searches of real pools, with all repeats, it was 0.01 to 0.52, the median 0.09
-(docs/methods/data/capacity-pools-2026-11-26.jsonl)."""
+trials: at least, usually, at most. In 21 searches of real pools, with all repeats, it was 0.00 to 0.27, the median 0.04
+(docs/methods/data/capacity-pools-2026-11-29.jsonl)."""
 
 
 @dataclass(frozen=True)

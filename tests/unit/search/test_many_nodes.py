@@ -25,12 +25,19 @@ from fakes.nodes_simulated import (
     search,
     simulate,
 )
+from fakes.pages import ROOT
 from fakes.trials import experiment
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import AnswerKind
 
 FASTER = {2: 1.8, 4: 3.2, 8: 5.5}
+
+
+def test_the_page_says_how_much_sooner() -> None:
+    two, four, eight = FASTER.values()
+    said = f"Two, four and eight nodes answer at least {two}, {four} and {eight} times as soon as one"
+    assert said in (ROOT / "docs" / "cluster.md").read_text()
 
 
 @pytest.mark.parametrize("name", list(questions())[:2])
