@@ -1,10 +1,11 @@
 """`make bench`: each speed that powerband promises, measured side by side and printed next to its target.
 
-    python -m benchmarks --engine ENGINE [--only SECTION ...] [--pairs 6]
+    python -m benchmarks --engine ENGINE [--only SECTION ...] [--pairs 6] [--keep FOLDER]
 
 The generator runs on CPU 0 and the server on CPU 1. Figures are CPU (user and kernel) of the finished process, so they
 hold better than wall-clock on a noisy machine. Each section repeats what it measures `--pairs` times, and one rule for
-all says `met`, `NOT met` or `undecided` (`benchmarks/pairs.py`). Nothing else should run. All sections take hours.
+all says `met`, `NOT met` or `undecided` (`benchmarks/pairs.py`). Each section that ends is kept with the values of
+every repeat, and `make reference` writes it into the page. Nothing else should run. All sections take hours.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks import (
     analysis,
@@ -23,6 +26,7 @@ from benchmarks import (
     engines,
     http,
     jmeter_pairs,
+    kept_lines,
     link,
     live,
     own_code,
@@ -33,7 +37,7 @@ from benchmarks import (
     watching,
     websocket,
 )
-from benchmarks.footer import footer, machine
+from benchmarks.footer import commit, machine, stolen
 from powerband.search.noise import cpu_times
 
 PAIRS = 6  # the fewest repeats whose median has a 95 % interval
@@ -42,10 +46,11 @@ PAIRS = 6  # the fewest repeats whose median has a 95 % interval
 @dataclass(frozen=True)
 class Section:
     """One section of the benchmarks. `measured` takes the engine's path and the number of repeats; `repeats` names what
-    one repeat is."""
+    one repeat is. `kept`: whether a page has it."""
 
     measured: Callable[[str, int], Iterator[str]]
     repeats: str
+    kept: bool = True
 
 
 SECTIONS = {
@@ -57,7 +62,7 @@ SECTIONS = {
     "websocket-memory": Section(websocket.memory_per_user, "fresh engines with many users and with one"),
     "websocket-crowd": Section(websocket.crowd, "fresh starts of each server and its fleet"),
     "websocket-waiting": Section(websocket.waiting_users, "fresh starts of servers and fleet"),
-    "engines": Section(engines.against_other, "alternating pairs of runs"),
+    "engines": Section(engines.against_other, "alternating pairs of runs", kept=False),
     "probe": Section(probe.cost, "fresh probes of one server"),
     "bench-share": Section(bench_share.cost, "fresh starts of the server"),
     "switches": Section(switches.cost, "alternating pairs of runs"),
@@ -84,6 +89,9 @@ def main() -> int:
         "--pairs", type=int, default=PAIRS, help="repeats of each section; fewer than 6 have no interval"
     )
     parser.add_argument("--engine", required=True, help="the powerband-engine binary (a release build)")
+    parser.add_argument(
+        "--keep", type=Path, default=kept_lines.FOLDER, help="where each section that ends is kept (of the pages' data)"
+    )
     options = parser.parse_args()
     if options.pairs < 1:
         parser.error("--pairs: at least 1")
@@ -93,11 +101,24 @@ def main() -> int:
         return 1
     for name in options.only:
         print(f"\n## {name}\n", flush=True)
-        before, section = cpu_times(), SECTIONS[name]
+        before, section, lines = cpu_times(), SECTIONS[name], list[str]()
         for line in section.measured(options.engine, options.pairs):
             print(line, flush=True)
-        command = f"python -m benchmarks --only {name} --pairs {options.pairs}"
-        print(f"\n{footer(command, f'repeats: {options.pairs}, {section.repeats}', before)}", flush=True)
+            lines.append(line)
+        found = kept_lines.Kept(
+            section=name,
+            date=time.strftime("%Y-%m-%d"),
+            machine=machine(),
+            commit=commit(),
+            command=f"python -m benchmarks --only {name} --pairs {options.pairs}",
+            repeats=options.pairs,
+            of=section.repeats,
+            steal=stolen(before, cpu_times()),
+            lines=tuple(lines),
+        )
+        print(f"\n{found.footer}", flush=True)
+        if section.kept and found.rows:
+            kept_lines.write(found, options.keep)
     return 0
 
 

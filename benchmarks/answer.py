@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import kept_lines
 from benchmarks.footer import ROOT
-from benchmarks.pairs import HEAD, figure, run
+from benchmarks.pairs import MET, NOT_MET, run, spread, worst
 
 HERE = ROOT / "benchmarks" / "answers"
 GO_SERVER = ROOT / "benchmarks" / "workers" / "server.go"
@@ -50,26 +51,30 @@ class Answered:
 def seconds(engine: str, repeats: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder:
         found = list(rows(Path(folder)))
-        yield "| row | repeat | seconds | trials | answer | no other is better by more than |"
-        yield "|---|---|---|---|---|---|"
-        took: dict[Row, list[float]] = {}
-        wrong: dict[Row, int] = {}
+        answers: dict[Row, list[Answered]] = {}
         for repeat in range(repeats):
             for row in (each for each in found if isinstance(each, Row)):
                 answer = answered(row, Path(folder), engine, seed=repeat + 1)
-                right = answer.setting in row.right and answer.bound is not None and answer.bound <= row.bound
-                took.setdefault(row, []).append(answer.seconds)
-                wrong[row] = wrong.get(row, 0) + (not right)
-                bound = "no bound" if answer.bound is None else f"{answer.bound:.1%}"
-                mark = "" if right else " (not what was asked for)"
-                said = f"{answer.seconds:.0f} | {answer.trials} | {answer.setting}{mark} | {bound}"
-                yield f"| {row.name} | {repeat + 1} | {said} |"
-        yield ""
-        yield from (each for each in found if isinstance(each, str))
-        yield HEAD
-        for row, values in took.items():
-            yield figure(row.name, values, "s", ".0f", at_most=row.most_s)
-            yield figure(f"{row.name}: answers not as asked for, of {repeats}", [wrong[row]], "", ".0f", at_most=0)
+                answers.setdefault(row, []).append(answer)
+                print(f"{row.name}, {repeat + 1}: {answer}", file=sys.stderr)
+    yield from (each for each in found if isinstance(each, str))
+    yield "| row | seconds | trials | answers not as asked for | at most | |"
+    yield "|---|---|---|---|---|---|"
+    for row, given in answers.items():
+        yield answer_row(row.name, given, row.right, row.bound, row.most_s)
+
+
+@kept_lines.row
+def answer_row(name: str, answers: Sequence[Answered], right: Sequence[str], bound: float, most_s: float) -> str:
+    """A line of the table. An answer is as asked for if it names one of the settings that are right, and bounds what
+    another one may be better by."""
+    wrong = sum(one.setting not in right or one.bound is None or one.bound > bound for one in answers)
+    seconds, trials = spread([one.seconds for one in answers]), spread([one.trials for one in answers])
+    verdict = worst((seconds.verdict(at_most=most_s), NOT_MET if wrong else MET))
+    return (
+        f"| {name} | {seconds.text('.0f')} | {trials.text('.0f')} | {wrong} of {len(answers)} | {most_s:g} s "
+        f"| {verdict} |"
+    )
 
 
 def rows(folder: Path) -> Iterator[Row | str]:

@@ -1,28 +1,19 @@
-"""Makes the footer of each table: when, where, by which command and of which commit it was measured, and how much of
-the CPUs the hypervisor took meanwhile."""
+"""What the footer of a table says: where and of which commit it was measured, and how much of the CPUs the hypervisor
+took meanwhile."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from powerband.processes.host import host_facts
-from powerband.search.noise import cpu_times
 
+_HASH = ("rev-parse", "--short", "HEAD")
+_CHANGES = ("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def footer(command: str, repeats: str, before: Mapping[str, float], root: Path = ROOT) -> str:
-    """The footer. `repeats`: their number and kind, as text; `before`: `cpu_times()` when the section began."""
-    steal = stolen(before, cpu_times())
-    return (
-        f"*{time.strftime('%Y-%m-%d')}; {machine()}; `{command}`; commit {commit(root)}; {repeats}; "
-        f"steal {steal:.1%} of the CPUs' time*"
-    )
 
 
 def machine() -> str:
@@ -32,11 +23,12 @@ def machine() -> str:
 
 
 def commit(root: Path = ROOT) -> str:
-    """The short hash, with a `+` if a file known to git has changed since; `unknown` outside of a checkout."""
+    """The short hash, with a `+` if a file known to git has changed since, except for pages and their data, which a
+    benchmark writes; `unknown` outside of a checkout."""
     try:
         short, changed = (
             subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+            for words in (_HASH, _CHANGES)
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

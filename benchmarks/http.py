@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hdrh.histogram import HdrHistogram
 
+from benchmarks import kept_lines
 from benchmarks.generators import Generator, ours, peers, summary
 from benchmarks.pairs import HEAD, Comparison, compare, figure, row, run, spread
 from benchmarks.server import reference
@@ -71,14 +72,22 @@ def open_loop(engine: str, pairs: int) -> Iterator[str]:
                 quantiles = [lag.get_value_at_percentile(p) / 1e3 for p in (50, 99, 99.9)]
                 rows[precision].append((*quantiles, usage.cpu_s / result["total"]["outcomes"]["ok"] * 1e6))
     for precision, figures in rows.items():
-        cells = [spread(column).text(".1f") for column in zip(*figures, strict=True)]
-        yield f"| {precision} | " + " | ".join(cells) + " |"
+        yield precision_row(precision, *map(list, zip(*figures, strict=True)))
     yield "\n0ns spins the last stretch, 1ns is a timer for each request\n"
     yield HEAD
     late = [figures[1] for figures in rows[DEFAULT]]
     yield figure(f"send lag p99, precision {DEFAULT} (the default)", late, "us", ".1f", at_most=LATE_US_MOST)
     share = [mine[-1] / timer[-1] for mine, timer in zip(rows[DEFAULT], rows[TIMER], strict=True)]
     yield figure(f"its CPU, of that with {TIMER}", share, "", ".3f", at_most=1.0)
+
+
+@kept_lines.row
+def precision_row(
+    precision: str, p50_us: Sequence[float], p99_us: Sequence[float], p999_us: Sequence[float], cpu_us: Sequence[float]
+) -> str:
+    """A line of the open loop: send lag and CPU per request of every round."""
+    cells = [spread(column).text(".1f") for column in (p50_us, p99_us, p999_us, cpu_us)]
+    return f"| {precision} | " + " | ".join(cells) + " |"
 
 
 def _against(mine: Generator, peer: Generator, port: int, connections: int, pairs: int) -> Comparison:

@@ -8,11 +8,11 @@ CPU.) The warm-up is long: until JMeter's JVM has compiled itself, its p99 is so
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import kept_lines
 from benchmarks.pairs import Spread, spread, worst
 from powerband.analyze.trial.measure import measure
 from powerband.base.errors import PowerbandError
@@ -28,7 +28,7 @@ from powerband.trials.trial import run_trial
 USERS, RAMP_S = 100, 10
 LEAST_MS, MOST_MS = 25, 75
 MARGIN = 0.03
-CLOCK_NS = 1e6  # JMeter reports whole ms
+CLOCK_MS = 1.0  # JMeter reports whole ms
 EXPERIMENT = """
 name: jmeter-pairs
 subject: {{use: reference, set: {{model: event-loop, wait: 20ms}}}}
@@ -41,6 +41,7 @@ LOADS = {
     f'{{host: "{{host}}", port: "{{port}}", users: {USERS}, ramp: {RAMP_S}, think_ms: {LEAST_MS}, '
     f"think_range_ms: {MOST_MS - LEAST_MS}}}}}",
 }
+CPU = ("engine_cpu_cores", "engine_cpu_ns_per_request")
 TIMES = ("response_time_ns_mean", "response_time_ns_p50", "response_time_ns_p99")
 
 
@@ -78,37 +79,49 @@ def _trial(name: str, folder: Path, number: int, stop: StopRequest) -> TrialResu
 
 
 def _counts(trial: TrialResult) -> bool:
-    return trial.valid and {"goodput_per_s", "engine_cpu_cores", *TIMES} <= set(trial.metrics)
+    return trial.valid and {"goodput_per_s", *CPU, *TIMES} <= set(trial.metrics)
 
 
 def _table(found: Mapping[str, Sequence[TrialResult]]) -> Iterator[str]:
-    def values(name: str, metric: str) -> list[float]:
-        return [trial.metrics[metric] for trial in found[name]]
+    def values(metric: str, unit: float = 1) -> tuple[list[float], list[float]]:
+        ours, theirs = ([trial.metrics[metric] / unit for trial in found[name]] for name in LOADS)
+        return ours, theirs
 
     yield "| | engine | JMeter | JMeter against engine | allowed | |"
     yield "|---|---|---|---|---|---|"
-    ours, theirs = values("engine", "goodput_per_s"), values("JMeter", "goodput_per_s")
-    apart = spread([b / a - 1 for a, b in zip(ours, theirs, strict=True)])
-    yield (
-        f"| goodput per s | {statistics.median(ours):.1f} | {statistics.median(theirs):.1f} "
-        f"| {apart.text('+.2%')} | {MARGIN:.0%} | {_within(apart, MARGIN)} |"
-    )
+    yield rate_row("goodput per s", *values("goodput_per_s"))
     for metric in TIMES:
-        ours, theirs = values("engine", metric), values("JMeter", metric)
-        allowed_ms = (CLOCK_NS + MARGIN * statistics.median(ours)) / 1e6
-        apart = spread([(b - a) / 1e6 for a, b in zip(ours, theirs, strict=True)])
-        yield (
-            f"| {metric.removeprefix('response_time_ns_')} ms | {statistics.median(ours) / 1e6:.2f} "
-            f"| {statistics.median(theirs) / 1e6:.2f} | {apart.text('+.2f')} "
-            f"| {allowed_ms:.2f} (its clock of 1 ms, and {MARGIN:.0%}) | {_within(apart, allowed_ms)} |"
-        )
-    ours, theirs = values("engine", "engine_cpu_cores"), values("JMeter", "engine_cpu_cores")
-    ratio = statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
-    yield f"| CPU, cores | {statistics.median(ours):.4f} | {statistics.median(theirs):.4f} | {ratio:.1f} times | | |"
-    each = [
-        statistics.median(trial.metrics["engine_cpu_ns_per_request"] for trial in found[name]) / 1e3 for name in LOADS
-    ]
-    yield f"| CPU, us a request | {each[0]:.1f} | {each[1]:.1f} | | | |"
+        yield time_row(f"{metric.removeprefix('response_time_ns_')} ms", *values(metric, 1e6))
+    yield cpu_row("CPU, cores", *values("engine_cpu_cores"), ".4f")
+    yield cpu_row("CPU, us a request", *values("engine_cpu_ns_per_request", 1e3), ".1f")
+
+
+@kept_lines.row
+def rate_row(name: str, ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """A line whose two sides may differ by `MARGIN`."""
+    apart = spread([b / a - 1 for a, b in zip(ours, theirs, strict=True)])
+    return (
+        f"| {name} | {spread(ours).middle:.1f} | {spread(theirs).middle:.1f} | {apart.text('+.2%')} | {MARGIN:.0%} "
+        f"| {_within(apart, MARGIN)} |"
+    )
+
+
+@kept_lines.row
+def time_row(name: str, ours_ms: Sequence[float], theirs_ms: Sequence[float]) -> str:
+    """A line whose two sides may differ by the clock of JMeter and by `MARGIN`."""
+    allowed_ms = CLOCK_MS + MARGIN * spread(ours_ms).middle
+    apart = spread([b - a for a, b in zip(ours_ms, theirs_ms, strict=True)])
+    return (
+        f"| {name} | {spread(ours_ms).middle:.2f} | {spread(theirs_ms).middle:.2f} | {apart.text('+.2f')} "
+        f"| {allowed_ms:.2f} | {_within(apart, allowed_ms)} |"
+    )
+
+
+@kept_lines.row
+def cpu_row(name: str, ours: Sequence[float], theirs: Sequence[float], form: str) -> str:
+    """A line without a target: the CPU of both, and how many times as much JMeter takes."""
+    times = spread([b / a for a, b in zip(ours, theirs, strict=True)])
+    return f"| {name} | {spread(ours).middle:{form}} | {spread(theirs).middle:{form}} | {times.text('.1f')} times | | |"
 
 
 def _within(found: Spread, allowed: float) -> str:

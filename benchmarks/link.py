@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import kept_lines
 from benchmarks.pairs import spread
 from powerband.analyze.trial.instruments import LATE_SHARE, SHORT_DELAY_NS
 from powerband.processes.engine_process import Pump
@@ -84,6 +85,7 @@ def limits(engine: str, pairs: int) -> Iterator[str]:
     yield "\nlate at most: what a trial bears without the note `link_late`"
 
 
+@kept_lines.row
 def line(load: str, delay_ns: int, rate: int | None, found: Sequence[Found]) -> str:
     """A line of the table, with medians over links of the same kind."""
 

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks import kept_lines
 from benchmarks.analysis import BLOCKS, SETTINGS, large_run, openings_s
 from benchmarks.pairs import HEAD, figure, spread
 
@@ -43,14 +44,20 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
     yield "| who watches | of one core | bytes to each a second | at most | |"
     yield "|---|---|---|---|---|"
     for name, viewers, _ in CASES:
-        found = spread(shares[name])
-        target, verdict = (f"{PERCENT_MOST:g} %", found.verdict(at_most=PERCENT_MOST)) if viewers == 1 else ("", "")
-        yield f"| {name} | {found.text('.2f')} % | {spread(sent[name]).text(',.0f')} | {target} | {verdict} |"
+        yield viewers_row(name, shares[name], sent[name], promised=viewers == 1)
     yield f"\n{spread(trials).text('.0f')} trials ended meanwhile\n"
     yield HEAD
     yield figure("to start, once", starts, "CPU s", ".2f")
     yield figure("from there to the first state, once", firsts, "CPU s", ".2f")
     yield from _opening(engine, pairs)
+
+
+@kept_lines.row
+def viewers_row(name: str, percent: Sequence[float], bytes_per_s: Sequence[float], promised: bool) -> str:
+    """A line of the table: CPU of the page's server, and what each viewer received."""
+    found = spread(percent)
+    target, verdict = (f"{PERCENT_MOST:g} %", found.verdict(at_most=PERCENT_MOST)) if promised else ("", "")
+    return f"| {name} | {found.text('.2f')} % | {spread(bytes_per_s).text(',.0f')} | {target} | {verdict} |"
 
 
 def _opening(engine: str, pairs: int) -> Iterator[str]:

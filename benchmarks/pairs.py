@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from scipy.stats import binomtest
 
+from benchmarks import kept_lines
 from powerband.trials.trial import pinned_to
 
 
@@ -147,6 +148,7 @@ def worst(verdicts: Iterable[str]) -> str:
     return next((verdict for verdict in (NOT_MET, UNDECIDED) if verdict in found), MET)
 
 
+@kept_lines.row
 def figure(
     name: str, values: Sequence[float], unit: str, form: str, *, at_most: float = math.inf, at_least: float = -math.inf
 ) -> str:
@@ -161,18 +163,21 @@ def figure(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Medians over pairs, and the ratios within the pairs."""
+    """The costs of each pair, in the order of the pairs."""
 
-    ours: float
-    theirs: float
-    ratio: Spread
+    ours: Sequence[float]
+    theirs: Sequence[float]
+
+    @property
+    def ratio(self) -> Spread:
+        """The ratios within the pairs."""
+        return spread([a / b for a, b in zip(self.ours, self.theirs, strict=True)])
 
 
 def compare(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) -> Comparison:
     """The costs of two commands, in alternating pairs."""
-    found = in_pairs(ours, theirs, pairs)
-    a, b = zip(*found, strict=True)
-    return Comparison(statistics.median(a), statistics.median(b), spread([x / y for x, y in found]))
+    a, b = zip(*in_pairs(ours, theirs, pairs), strict=True)
+    return Comparison(a, b)
 
 
 def in_pairs(ours: Callable[[], A], theirs: Callable[[], B], pairs: int) -> list[tuple[A, B]]:
@@ -189,11 +194,12 @@ def in_pairs(ours: Callable[[], A], theirs: Callable[[], B], pairs: int) -> list
     return found
 
 
+@kept_lines.row
 def row(name: str, connections: int, result: Comparison, at_most: float) -> str:
     """A line of the table of peers: medians, ratio with its ends, target."""
     return (
-        f"| {name} | {connections:,} | {result.ours:.2f} | {result.theirs:.2f} | {result.ratio.text()} "
-        f"| {at_most:.3f} | {result.ratio.verdict(at_most=at_most)} |"
+        f"| {name} | {connections:,} | {spread(result.ours).middle:.2f} | {spread(result.theirs).middle:.2f} "
+        f"| {result.ratio.text()} | {at_most:.3f} | {result.ratio.verdict(at_most=at_most)} |"
     )
 
 

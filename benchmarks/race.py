@@ -6,6 +6,7 @@ seven minutes."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks.sweeps import Sweep, sweep
 from powerband.processes.stop_request import StopRequest
 
 AT_MOST = 0.5
+NAMES = {"race": "race", "blocks": "full grid"}
 EXPERIMENT = """
 name: pool-of-16
 subject: {{use: reference, set: {{model: fixed, wait: 20ms, cpu: 100us}}}}
@@ -27,9 +29,7 @@ objective: {{maximise: goodput, margin: 3%}}
 
 
 def against_grid(engine: str, pairs: int) -> Iterator[str]:
-    yield "| pair | what | seconds | trials (invalid) | answer |"
-    yield "|---|---|---|---|---|"
-    ratios, agreed = [], 0
+    counted: list[dict[str, Sweep]] = []
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder, StopRequest.on_signals() as stop:
         for number in range(pairs):
             orders = ("race", "blocks") if number % 2 == 0 else ("blocks", "race")
@@ -40,22 +40,25 @@ def against_grid(engine: str, pairs: int) -> Iterator[str]:
             if stop.requested:
                 return
             for order in orders:
-                yield _row(number + 1, order, done[order])
+                print(_told(number + 1, order, done[order]), file=sys.stderr)
             if any(each.analysis.answer.setting is None for each in done.values()):
                 continue  # a search that names no setting does not count as fast
-            ratios.append(done["race"].seconds / done["blocks"].seconds)
-            agreed += _agree(done["race"], done["blocks"])
-    yield f"\n{len(ratios)} of {pairs} pairs count: both named a setting; the same one in {agreed}\n"
-    if not ratios:
+            counted.append(done)
+    agreed = sum(_agree(done["race"], done["blocks"]) for done in counted)
+    yield f"\n{len(counted)} of {pairs} pairs count: both named a setting; the same one in {agreed}\n"
+    if not counted:
         return
     yield HEAD
+    for order, name in NAMES.items():
+        yield figure(f"{name}: time", [done[order].seconds for done in counted], "s", ".0f")
+        yield figure(f"{name}: trials", [len(done[order].analysis.trials) for done in counted], "", ".0f")
+    ratios = [done["race"].seconds / done["blocks"].seconds for done in counted]
     yield figure("time of the race, of the grid's", ratios, "", ".2f", at_most=AT_MOST)
 
 
-def _row(pair: int, order: str, done: Sweep) -> str:
-    name = "race" if order == "race" else "full grid"
+def _told(pair: int, order: str, done: Sweep) -> str:
     trials = len(done.analysis.trials)
-    return f"| {pair} | {name} | {done.seconds:.0f} | {trials} ({done.invalid}) | {done.answer} |"
+    return f"pair {pair}, {NAMES[order]}: {done.seconds:.0f} s, {trials} trials ({done.invalid} invalid), {done.answer}"
 
 
 def _agree(race: Sweep, grid: Sweep) -> bool:

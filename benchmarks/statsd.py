@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks import kept_lines
 from benchmarks.control_plane import TICK_S
 from benchmarks.generators import PEERS
 from benchmarks.pairs import spread, which
@@ -63,10 +64,11 @@ def updates_per_core(engine: str, pairs: int) -> Iterator[str]:
     yield "| sink | packets | sent/s | read/s | lost | updates/s | of a core | updates/s per core | at least | |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for (sink, what, _, promised), runs in zip(cases, zip(*taken, strict=True), strict=True):
-        yield _row(sink, what, runs, promised)
+        yield sink_row(sink, what, runs, promised)
 
 
-def _row(sink: str, what: str, taken: Sequence[Taken], promised: bool) -> str:
+@kept_lines.row
+def sink_row(sink: str, what: str, taken: Sequence[Taken], promised: bool) -> str:
     """A table row with the medians of the runs. Raises RuntimeError if the packets of a run were not all accounted
     for."""
     for one in taken:

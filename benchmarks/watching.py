@@ -15,11 +15,12 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+from benchmarks import kept_lines
 from benchmarks.pairs import spread
 from powerband.base.errors import UserInterruptError
 from powerband.files.experiment_file import load_experiment
@@ -55,11 +56,17 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
         overrides["subject.set.parallelism"] = str(threads)
         experiment = load_experiment(find_experiment("infinite-reflection"), "smoke", overrides)
         rates, ratios = zip(*(_of_a_jvm(engine, experiment) for _ in range(pairs)), strict=True)
-        found = spread(ratios)
-        yield (
-            f"| {name} | {found.n} | {spread(rates).text(',.0f')} | {found.text('.4f')} | {AT_LEAST:.2f} "
-            f"| {found.verdict(at_least=AT_LEAST)} |"
-        )
+        yield jvm_row(name, rates, ratios, AT_LEAST)
+
+
+@kept_lines.row
+def jvm_row(name: str, rates_off: Sequence[float], ratios: Sequence[float], at_least: float) -> str:
+    """A line of the table: what each JVM gave."""
+    found = spread(ratios)
+    return (
+        f"| {name} | {found.n} | {spread(rates_off).text(',.0f')} | {found.text('.4f')} | {at_least:.2f} "
+        f"| {found.verdict(at_least=at_least)} |"
+    )
 
 
 def _of_a_jvm(engine: str, experiment: Experiment) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import kept_lines
 from benchmarks.generators import PEERS, Generator, summary
 from benchmarks.pairs import HEAD, Usage, compare, figure, row, run, spread, which, worst
 from benchmarks.server import reference
@@ -121,7 +122,7 @@ def crowd(engine: str, pairs: int) -> Iterator[str]:
     )
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for (server, rate), starts in found.items():
-        yield _crowd_row(server, rate, starts)
+        yield crowd_row(server, rate, starts)
     yield (
         f"\ntargets: all joined, at most {CROWD_CORES_MOST:.0%} of a core and {CROWD_MB_MOST} MB, at least "
         f"{PINGS_LEAST:.0%} of {PINGS_PER_S:,} pings a second"
@@ -133,7 +134,7 @@ class Crowd:
     """The figures of one start: users who joined, reasons why others did not, and what the fleet used."""
 
     joined: int
-    failures: Counter[str]
+    failures: Mapping[str, int]
     cores: float
     memory_mb: float
     pings_per_s: float
@@ -178,12 +179,13 @@ def _reference_crowd(engine: str) -> Crowd:
     return Crowd.of(engines, used_ns / max(one["end_ns"] - one["go_ns"] for one in engines))
 
 
-def _crowd_row(server: str, rate: str, starts: Sequence[Crowd]) -> str:
+@kept_lines.row
+def crowd_row(server: str, rate: str, starts: Sequence[Crowd]) -> str:
     joined, cores, memory, pings, lag = (
         spread([getattr(one, name) for one in starts])
         for name in ("joined", "cores", "memory_mb", "pings_per_s", "lag_ms")
     )
-    failures = sum((one.failures for one in starts), Counter[str]())
+    failures = sum((Counter(one.failures) for one in starts), Counter[str]())
     failed = ", ".join(f"{count} {reason}" for reason, count in failures.most_common()) or "0"
     verdict = worst(
         (

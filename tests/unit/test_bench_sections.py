@@ -22,6 +22,7 @@ from benchmarks import (
     control_plane,
     footer,
     http,
+    kept_lines,
     link,
     live,
     probe,
@@ -144,15 +145,28 @@ SECTIONS = {
 }
 
 
+def table_lines(text: str) -> list[str]:
+    """The lines of all tables without their heads."""
+    lines = text.split("\n")
+    heads = {at + below for at, line in enumerate(lines) if line.startswith("|---") for below in (-1, 0)}
+    return [line for at, line in enumerate(lines) if line.startswith("|") and at not in heads]
+
+
 @pytest.mark.parametrize("pairs", [1, 7])
 @pytest.mark.parametrize("name", SECTIONS)
-def test_each_section_repeats_as_often_as_it_is_told(name: str, pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_section_repeats_as_often_as_it_is_told(
+    name: str, pairs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, fakes, each = SECTIONS[name]
     (measured,) = [fake for fake in fakes.values() if isinstance(fake, Measured)]
     monkeypatch.setattr(measured, "calls", 0)
     for attribute, fake in fakes.items():
         monkeypatch.setattr(module, attribute, fake)
     lines = list(bench.SECTIONS[name].measured("engine", pairs))
+    facts = {"date": "", "machine": "", "commit": "", "command": "", "of": "", "steal": 0.0}
+    found = kept_lines.Kept(section=name, repeats=pairs, lines=tuple(lines), **facts)
+    assert kept_lines.read(kept_lines.write(found, tmp_path)) == found, "each line is made again from what is kept"
+    assert found.rows and table_lines("\n".join(lines)) == found.rows, "each line of a table is of what is kept"
     assert measured.calls == each * pairs + (name == "probe"), "the probe's server is loaded once before"
     cells = {cell.strip() for line in lines for cell in line.split("|")}
     assert cells & VERDICTS or name == "switches", lines
@@ -177,7 +191,7 @@ def test_an_answer_counts_where_it_is_right_and_within_its_bound(monkeypatch: py
     monkeypatch.setattr(answer, "rows", lambda folder: iter([answer.Row("x", ("tune",), ("a",), 0.05, 45.0)]))
     monkeypatch.setattr(answer, "answered", lambda *_, **__: answer.Answered(9.0, 3, *next(found)))
     lines = list(answer.seconds("engine", 4))
-    assert lines[-1] == "| x: answers not as asked for, of 4 | 3 | at most 0 | NOT met |"
+    assert lines[-1] == "| x | 9 (9 to 9) | 3 (3 to 3) | 3 of 4 | 45 s | NOT met |"
 
 
 def test_a_race_that_names_nothing_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,16 +220,16 @@ def test_a_section_tells_the_median_and_not_the_best(monkeypatch: pytest.MonkeyP
 
 
 def test_a_start_of_a_crowd_that_lost_users_is_no_success() -> None:
-    assert websocket._crowd_row("x", "1/s", [crowd_of(42_000)]).endswith("| met |")
-    assert websocket._crowd_row("x", "1/s", [crowd_of(42_000), crowd_of(41_000)]).endswith("| undecided |")
-    assert "| 2 timeout |" in websocket._crowd_row("x", "1/s", [crowd_of(40_000), crowd_of(41_000)])
-    assert websocket._crowd_row("x", "1/s", [crowd_of(40_000), crowd_of(41_000)]).endswith("| NOT met |")
+    assert websocket.crowd_row("x", "1/s", [crowd_of(42_000)]).endswith("| met |")
+    assert websocket.crowd_row("x", "1/s", [crowd_of(42_000), crowd_of(41_000)]).endswith("| undecided |")
+    assert "| 2 timeout |" in websocket.crowd_row("x", "1/s", [crowd_of(40_000), crowd_of(41_000)])
+    assert websocket.crowd_row("x", "1/s", [crowd_of(40_000), crowd_of(41_000)]).endswith("| NOT met |")
 
 
 def test_packets_that_nobody_accounts_for_are_an_error() -> None:
     lost = statsd.Taken(sent=100, read=90, dropped=9, updates=1, cpu_s=1.0, wall_s=1.0)
     with pytest.raises(RuntimeError, match="100 sent, but 90 read and 9 dropped"):
-        statsd._row("powerband", "UDP", [taken(1), lost], promised=True)
+        statsd.sink_row("powerband", "UDP", [taken(1), lost], promised=True)
 
 
 def test_a_footer_says_when_where_how_and_of_what(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
