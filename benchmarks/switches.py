@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.pairs import HEAD, figure, in_pairs
+from powerband.wire.message import encode
 from powerband.wire.specs import Launch, ProbeSpec
 
 ROUND_TRIPS = 400_000
@@ -56,7 +57,7 @@ def switch_us(engine: str, *, exact: bool, trips: int = ROUND_TRIPS) -> float:
             process = subprocess.Popen([engine, "probe"], stdin=subprocess.PIPE, stdout=lines)
             assert process.stdin is not None
             try:
-                process.stdin.write(spec.model_dump_json().encode() + b"\n")
+                process.stdin.write(encode(spec))
                 process.stdin.flush()
                 return _told(log, process)
             finally:

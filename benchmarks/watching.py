@@ -33,6 +33,7 @@ from powerband.processes.subject_process import probe_spec, render
 from powerband.search.noise import cpu_times
 from powerband.store import RunDir
 from powerband.trials.opening import build_subject
+from powerband.wire.message import encode
 from powerband.wire.specs import ProbeSpec, Watch
 
 WARMUP_S, SETTLED_S, WINDOW_S = 20.0, 0.05, 1.0
@@ -118,7 +119,7 @@ def _probe(engine: str, spec: ProbeSpec, pid: int, errors: Path) -> Iterator[sub
     with tempfile.TemporaryFile() as lines, errors.open("ab") as stderr:
         process = subprocess.Popen([engine, "probe"], stdin=subprocess.PIPE, stdout=lines, stderr=stderr)
         assert process.stdin is not None
-        process.stdin.write(attached.model_dump_json().encode() + b"\n")
+        process.stdin.write(encode(attached))
         process.stdin.flush()
         try:
             yield process
