@@ -22,6 +22,7 @@ from benchmarks import (
     analysis,
     answer,
     bench_share,
+    calibration,
     control_plane,
     engines,
     http,
@@ -46,11 +47,12 @@ PAIRS = 6  # the fewest repeats whose median has a 95 % interval
 @dataclass(frozen=True)
 class Section:
     """One section of the benchmarks. `measured` takes the engine's path and the number of repeats; `repeats` names what
-    one repeat is. `kept`: whether a page has it."""
+    one repeat is. `kept`: whether a page has it. `once`: it repeats by itself, and is done once."""
 
     measured: Callable[[str, int], Iterator[str]]
     repeats: str
     kept: bool = True
+    once: bool = False
 
 
 SECTIONS = {
@@ -78,6 +80,7 @@ SECTIONS = {
     "live": Section(live.cost, "fresh runs, each with a live page of its own"),
     "analysis": Section(analysis.speed, "fresh processes over one run, and openings of its report"),
     "answer": Section(answer.seconds, "whole runs of each row"),
+    "calibration": Section(calibration.checks, "calibration, each of its servers in many trials", once=True),
     "race": Section(race.against_grid, "alternating pairs of whole runs"),
 }
 
@@ -102,7 +105,8 @@ def main() -> int:
     for name in options.only:
         print(f"\n## {name}\n", flush=True)
         before, section, lines = cpu_times(), SECTIONS[name], list[str]()
-        for line in section.measured(options.engine, options.pairs):
+        repeats = 1 if section.once else options.pairs
+        for line in section.measured(options.engine, repeats):
             print(line, flush=True)
             lines.append(line)
         found = kept_lines.Kept(
@@ -110,8 +114,8 @@ def main() -> int:
             date=time.strftime("%Y-%m-%d"),
             machine=machine(),
             commit=commit(),
-            command=f"python -m benchmarks --only {name} --pairs {options.pairs}",
-            repeats=options.pairs,
+            command=f"python -m benchmarks --only {name} --pairs {repeats}",
+            repeats=repeats,
             of=section.repeats,
             steal=stolen(before, cpu_times()),
             lines=tuple(lines),

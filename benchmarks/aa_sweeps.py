@@ -10,7 +10,6 @@ after the trial in flight; the sweep that it cuts short does not count. Nothing 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
@@ -18,12 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.footer import commit, machine
+from benchmarks import kept_lines
+from benchmarks.footer import commit, machine, stolen
 from benchmarks.kept_rows import append_row, read_rows
 from benchmarks.pairs import share_of
 from benchmarks.sweeps import sweep
 from powerband.model.results import AnswerKind, Verdict
 from powerband.processes.stop_request import StopRequest
+from powerband.search.noise import cpu_times
 
 ALLOWED = 0.05
 # No confirmation: it could only take a false winner back, and the question here is how often the race names one.
@@ -61,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sweeps", type=int, default=100, help="how many there are to be in all")
     parser.add_argument("--minutes", type=float, default=60, help="no further sweep begins after this time")
     parser.add_argument("--folder", type=Path, default=Path("runs/aa-sweeps"), help="where they are kept")
+    parser.add_argument("--keep", type=Path, default=kept_lines.FOLDER, help="where all of them go for the page")
     options = parser.parse_args(arguments)
+    before = cpu_times()
     kept = options.folder / "sweeps.jsonl"
     done = read_rows(kept, Outcome)
     deadline = time.monotonic() + 60 * options.minutes
@@ -78,9 +81,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not _measured(done):
         print("no sweep was finished in which anything could be measured")
         return 1
-    summary = summarise(done)
-    (options.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    print(table(summary))
+    found = kept_lines.Kept(
+        section="aa",
+        date=time.strftime("%Y-%m-%d"),
+        machine=machine(),
+        commit=commit(),
+        command="make aa",
+        repeats=len(done),
+        of="races of three equal settings",
+        steal=stolen(before, cpu_times()),
+        lines=(table(done),),
+    )
+    print(f"{table(done)}\n\n{found.footer}")
+    if len(_measured(done)) >= options.sweeps:
+        kept_lines.write(found, options.keep)
     return 0
 
 
@@ -115,9 +129,6 @@ def summarise(all_done: Sequence[Outcome]) -> dict[str, object]:
     """The shares, each with its exact 95 % interval (Clopper & Pearson 1934)."""
     done = _measured(all_done)
     return {
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": machine(),
-        "commit": commit(),
         "sweeps": len(done),
         "sweeps_without_a_valid_trial": len(all_done) - len(done),
         "false_winners": _share([outcome.false_winner for outcome in done]),
@@ -135,27 +146,24 @@ def _share(found: Sequence[bool]) -> dict[str, float]:
     return {"count": sum(found), "share": share.middle, "low": share.low, "high": share.high}
 
 
-def table(summary: dict[str, object]) -> str:
-    """The summary in Markdown."""
-    lines = [
-        f"{summary['date']}, {summary['machine']}, commit {summary['commit']}: "
-        f"{summary['sweeps']} A/A sweeps of 3 equal settings",
-        "",
-    ]
-    if summary["sweeps_without_a_valid_trial"]:
-        lines[1:1] = [f"({summary['sweeps_without_a_valid_trial']} more without a valid trial: they count for nothing)"]
-    lines += ["| what | sweeps | share (95 % interval) | at most | |", "|---|---|---|---|---|"]
+@kept_lines.row
+def table(done: Sequence[Outcome]) -> str:
+    """The result of these sweeps in Markdown."""
+    summary = summarise(done)
+    lines = ["| what | races | share (95 % interval) | at most | |", "|---|---|---|---|---|"]
     for key, name in (("false_winners", "a winner is named"), ("false_worse", "any setting is called worse")):
         share = summary[key]
         assert isinstance(share, dict)
         interval = f"{share['share']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
         verdict = share_of(int(share["count"]), int(str(summary["sweeps"]))).verdict(at_most=ALLOWED)
-        lines.append(f"| {name} | {share['count']} | {interval} | {ALLOWED:.0%} | {verdict} |")
+        lines.append(f"| {name} | {share['count']} of {summary['sweeps']} | {interval} | {ALLOWED:.0%} | {verdict} |")
     answers = summary["answers"]
     assert isinstance(answers, dict)
     kinds = ", ".join(f"{count} {kind}" for kind, count in answers.items())
     lines += ["", f"Answers: {kinds}. {summary['trials']} trials ({summary['trials_of_the_grid']} in full grids), "
               f"{summary['invalid']} of them invalid; {float(str(summary['seconds'])) / 60:.0f} min."]  # fmt: skip
+    if without := summary["sweeps_without_a_valid_trial"]:
+        lines.append(f"{without} more without a valid trial: they count for nothing.")
     return "\n".join(lines)
 
 

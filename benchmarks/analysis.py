@@ -53,9 +53,9 @@ def speed(engine: str, pairs: int) -> Iterator[str]:
         ):
             used = [run([sys.executable, *argv], os.sched_getaffinity(0), ends=(0, 1)) for _ in range(pairs)]
             yield figure(name, [one.wall_s for one in used], "s", ".2f", at_most=seconds_most)
-            yield figure("its CPU", [one.cpu_s for one in used], "s", ".2f")
+            yield figure(f"{name}: CPU", [one.cpu_s for one in used], "s", ".2f")
             yield figure(
-                "its largest resident set", [one.peak_bytes / 1e6 for one in used], "MB", ".0f", at_most=mb_most
+                f"{name}: largest resident set", [one.peak_bytes / 1e6 for one in used], "MB", ".0f", at_most=mb_most
             )
         size = made.report.stat().st_size
         yield figure("size of the report", [size / 1e6], "MB", ".2f", at_most=REPORT_MB_MOST)

@@ -33,7 +33,7 @@ def row(make: Callable[_Arguments, str]) -> Callable[_Arguments, Row]:
     @functools.wraps(make)
     def made(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Row:
         line = Row(make(*args, **kwargs))
-        line.maker = f"{make.__module__.rpartition('.')[2]}.{make.__name__}"
+        line.maker = f"{Path(inspect.getfile(make)).stem}.{make.__name__}"
         taken = inspect.signature(make)
         given = taken.bind(*args, **kwargs).arguments
         line.given = {name: value for name, value in given.items() if value is not taken.parameters[name].default}
@@ -89,6 +89,24 @@ def read(path: Path) -> Kept:
 
 def all_kept(folder: Path = FOLDER) -> list[Kept]:
     return [read(path) for path in sorted(folder.glob("*.jsonl"))]
+
+
+def put(page: str, kept: Kept, folder: str) -> str:
+    """The page with the section between its two marks, a short footer below it. `folder`: the data's, from the page.
+    Raises ValueError if the page lacks the marks."""
+    begin, end = marks(kept.section)
+    before, found, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (found and ended):
+        raise ValueError(f"the page lacks the marks {begin} and {end}")
+    data = f"[data]({folder}/{kept.section}.jsonl)"
+    footer = f"*{kept.date}, commit {kept.commit}, {kept.repeats} {kept.of}, steal {kept.steal:.1%}: {data}.*"
+    return f"{before}{begin}\n{blocks(kept.lines)}\n\n{footer}\n{end}{after}"
+
+
+def marks(section: str) -> tuple[str, str]:
+    """The lines of a page between which the section is."""
+    return f"<!-- {section} -->", f"<!-- /{section} -->"
 
 
 def blocks(lines: Iterable[str]) -> str:

@@ -49,9 +49,17 @@ def sweep(text: str, folder: Path, stop: StopRequest, *, engine: str, seed: int)
     return Sweep(run, analysis, time.monotonic() - begun)
 
 
-def powerband(*words: str) -> str:
-    """Runs a command of powerband and returns its stdout. Raises RuntimeError if that is empty."""
-    ended = subprocess.run([sys.executable, "-m", "powerband", *words], capture_output=True, text=True, check=False)
+def powerband(*words: str, engine: str | None = None) -> str:
+    """Runs a command of powerband, with this engine if one is given, and returns its stdout. Raises RuntimeError if
+    that is empty."""
+    given = {} if engine is None else {"POWERBAND_ENGINE": engine}
+    ended = subprocess.run(
+        [sys.executable, "-m", "powerband", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **given},
+    )
     if not ended.stdout:
         raise RuntimeError(f"powerband {words[0]} ended with {ended.returncode}: {ended.stderr[-500:]}")
     return ended.stdout

@@ -1,18 +1,20 @@
 """The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
 
-In: the commands, the metrics, the subjects, the experiments, the bottlenecks. Out: whole pages (options.md,
-subjects.md, the manual), tables between two marks of pages that are written by hand, and the names of bottlenecks in
-the schema of an analysis. Explanations are written by hand."""
+In: the commands, the metrics, the subjects, the experiments, the bottlenecks, kept runs and benchmarks. Out: whole
+pages (options.md, subjects.md, the manual), tables between two marks of pages that are written by hand, and the names
+of bottlenecks in the schema of an analysis. Explanations are written by hand."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
+from benchmarks import kept_lines
 
 from powerband.cli import powerband
 from powerband.files.experiment_file import load_subject
@@ -29,6 +31,7 @@ from scripts.man_page import man_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+BENCHMARKS = {"link": DOCS / "methods" / "link.md"}  # sections of benchmarks that have a page of their own
 PUBLISHED = "published"  # the profile of the authors' sizes
 MADE = "This page is made from the code by `make reference`."
 # Commands that describe the shared options, in this order.
@@ -65,6 +68,10 @@ def reference() -> dict[Path, str]:
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
         made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
+    for section in kept_lines.all_kept():
+        page = BENCHMARKS.get(section.section, DOCS / "benchmarks.md")
+        data = os.path.relpath(kept_lines.FOLDER, page.parent)
+        made[page] = kept_lines.put(made.get(page) or page.read_text(), section, data)
     quickstart = quickstart_analysis()
     for name, text in (
         ("README", quickstart_answer(quickstart)),
