@@ -100,7 +100,7 @@ def put(page: str, kept: Kept, folder: str) -> str:
     if not (found and ended):
         raise ValueError(f"the page lacks the marks {begin} and {end}")
     data = f"[data]({folder}/{kept.section}.jsonl)"
-    footer = f"*{kept.date}, commit {kept.commit}, {kept.repeats} {kept.of}, steal {kept.steal:.1%}: {data}.*"
+    footer = f"*{kept.date}, commit {kept.commit}, repeats: {kept.repeats}, steal {kept.steal:.1%}: {data}.*"
     return f"{before}{begin}\n{blocks(kept.lines)}\n\n{footer}\n{end}{after}"
 
 

@@ -3,12 +3,14 @@ gives the median, never the best; a footer says when, where and of which commit.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +21,11 @@ from benchmarks import (
     analysis,
     answer,
     bench_share,
+    calibration,
     control_plane,
     footer,
     http,
+    jmeter_pairs,
     kept_lines,
     link,
     live,
@@ -277,3 +281,35 @@ def test_steal_is_the_share_of_all_time_in_between() -> None:
     before = {"busy": 100.0, "idle": 50.0, "steal": 10.0}
     assert footer.stolen(before, {"busy": 160.0, "idle": 80.0, "steal": 20.0}) == pytest.approx(0.1)
     assert footer.stolen(before, before) == 0.0
+
+
+def test_the_lines_beside_jmeter_are_made_of_every_pair(tmp_path: Path) -> None:
+    names = ("goodput_per_s", *jmeter_pairs.CPU, *jmeter_pairs.TIMES)
+    trials = {
+        "engine": [SimpleNamespace(metrics=dict.fromkeys(names, 20e6 + at)) for at in range(6)],
+        "JMeter": [SimpleNamespace(metrics=dict.fromkeys(names, 20.4e6 + at)) for at in range(6)],
+    }
+    lines = tuple(jmeter_pairs._table(trials))
+    assert "| mean ms | 20.00 | 20.40 | +0.40 (+0.40 to +0.40) | 1.60 | met |" in lines
+    assert "| goodput per s | 20000002.5 | 20400002.5 | +2.00% (+2.00% to +2.00%) | 3% | met |" in lines
+    assert lines[-1] == "| CPU, us a request | 20000.0 | 20400.0 | 1.0 (1.0 to 1.0) times | | |"
+    found = kept_lines.Kept("jmeter", "", "", "", "", 6, "", 0.0, lines)
+    assert kept_lines.read(kept_lines.write(found, tmp_path)) == found
+    assert table_lines("\n".join(lines)) == found.rows
+
+
+def test_a_check_of_the_calibration_has_the_verdict_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = calibration.CalibrationCheck(
+        name="M/D/1 at 60 %", quantity="mean response time", unit="ns", expected=17.9e6, measured=17.7e6,
+        deviation=-0.011, low=-0.031, high=0.009, allowed=0.05, trials=8, requests=900,
+    )  # fmt: skip
+    told = [check, replace(check, problem="too wide"), replace(check, measured=None, deviation=None, problem="none")]
+    document = json.dumps({"checks": [asdict(each) for each in told]})
+    monkeypatch.setattr(calibration, "powerband", lambda *_, engine: document)
+    lines = tuple(calibration.checks("engine", 1))
+    assert [line.rsplit("|", 2)[1].strip() for line in lines[2:]] == [MET, UNDECIDED, NOT_MET]
+    assert "| -1.1 % (-3.1 to +0.9) | 5 % | met |" in lines[2]
+    found = kept_lines.Kept("calibration", "", "", "", "", 1, "", 0.0, lines)
+    assert kept_lines.read(kept_lines.write(found, tmp_path)) == found

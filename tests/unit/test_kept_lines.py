@@ -44,7 +44,7 @@ def test_a_page_gets_the_section_between_its_marks() -> None:
     page = put("before\n<!-- http -->\nold\n<!-- /http -->\nafter\n", FOUND, "data")
     text = blocks(LINES)
     assert text == f"skipped: k6\n\n{HEAD}\n{LINES[2]}\n{LINES[3]}\n\ntargets: none"
-    footer = "*2026-12-01, commit abc1234, 2 pairs, steal 0.1%: [data](data/http.jsonl).*"
+    footer = "*2026-12-01, commit abc1234, repeats: 2, steal 0.1%: [data](data/http.jsonl).*"
     assert page == f"before\n<!-- http -->\n{text}\n\n{footer}\n<!-- /http -->\nafter\n"
     assert put(page, FOUND, "data") == page
     with pytest.raises(ValueError, match="lacks the marks"):
