@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from powerband.analyze.runs.revisions import holds_revisions
 from powerband.analyze.settings.compare import Progress, analyse
-from powerband.analyze.trial.faults import subjects_own
+from powerband.analyze.trial.faults import fatal_codes, subjects_own
+from powerband.analyze.trial.honesty import REPEATED_CODES
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
@@ -79,7 +80,8 @@ class SoakingPlan:
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
         self._told += 1
         again = result.status == "interrupted"
-        spoilt = not result.valid and not subjects_own(result) and spec.attempt <= self._experiment.measure.retries
+        comes_again = subjects_own(result) or fatal_codes(result) & REPEATED_CODES
+        spoilt = not result.valid and not comes_again and spec.attempt <= self._experiment.measure.retries
         attempt = spec.attempt if again else spec.attempt + 1
         repeated = again or (spoilt and self._fits())
         self._next = replace(spec, number=spec.number + 1, attempt=attempt) if repeated else None

@@ -106,10 +106,12 @@ def load_over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]
 
 
 def falls_behind(driver: Driver, rate_per_s: float) -> bool:
-    """True if the server answered clearly fewer requests rightly than `rate_per_s` asked for in the measured window: it
-    fell behind by more than `BEHIND` and what chance explains. What is then left over is a queue that grew."""
+    """True if the server answered clearly fewer requests rightly than `rate_per_s` asked for in the later half of the
+    measured window: it fell behind by more than `BEHIND` and what chance explains. What is then left over is a queue
+    that grew. In the first half one that keeps up may still have nothing to answer, since each answer takes long."""
     start_ns, end_ns = (driver.phases.get(phase, 0) for phase in ("measure", "drain"))
-    inside = [each for each in driver.intervals if start_ns <= each.start_ns and each.end_ns <= end_ns]
+    half_ns = (start_ns + end_ns) // 2
+    inside = [each for each in driver.intervals if half_ns <= each.start_ns and each.end_ns <= end_ns]
     asked = rate_per_s * sum(each.end_ns - each.start_ns for each in inside) / 1e9
     return sum(each.ok for each in inside) < (1 - BEHIND) * asked - STANDARD_ERRORS * math.sqrt(asked)
 

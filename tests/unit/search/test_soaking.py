@@ -79,8 +79,8 @@ def test_of_three_revisions_the_best_is_soaked() -> None:
     assert (results[-1].stage, results[-1].setting.id) == (Stage.SOAK, "revision=b")
 
 
-@pytest.mark.parametrize(("said", "soaks"), [("foreign_cpu", 3), ("died", 1), ("not_ready", 1)])
-def test_a_disturbed_soak_is_repeated_and_a_server_that_did_not_last_has_said_enough(said: str, soaks: int) -> None:
+@pytest.mark.parametrize(("said", "soaks"), [("foreign_cpu", 3), ("died", 1), ("work_ended", 1)])
+def test_a_disturbed_soak_is_repeated_and_what_would_come_again_is_not(said: str, soaks: int) -> None:
     results = run(race(), [said] * soaks)
     assert [result.attempt for result in results if result.stage is Stage.SOAK] == list(range(1, soaks + 1))
 

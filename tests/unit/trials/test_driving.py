@@ -78,13 +78,14 @@ def ignored(_intervals: list[FleetInterval]) -> None: ...
         pytest.param(11.0, 1, False, id="few requests, of which chance may leave out some"),
     ],
 )
+@pytest.mark.parametrize("first", [10, 55])  # interval of 0.1 s; each answer takes so long, or 4.5 s longer
 def test_a_server_that_falls_behind_its_rate_is_told_by_the_answers_in_the_window(
-    asked_per_s: float, answered: int, behind: bool
+    asked_per_s: float, answered: int, behind: bool, first: int
 ) -> None:
     driver = FakeDriver()
     driver.phases = {"measure": 1000 * MS, "drain": 11_000 * MS}
     for at in range(150):  # in the warm-up and in the drain it answers nothing
-        ok = answered if 10 <= at < 110 else 0
+        ok = answered if first <= at < 110 else 0
         driver.intervals.append(FleetInterval(at * 100 * MS, (at + 1) * 100 * MS, ok, ok, 1.0, 0))
     assert falls_behind(driver, asked_per_s) is behind
     driver.phases.clear()

@@ -308,14 +308,15 @@ def _worse_at_slo(changes: Iterator[tuple[Constraint, Change]]) -> str:
 
 
 def _may_be_session(broken: Sequence[str], changes: Iterator[tuple[Constraint, Change]]) -> bool:
-    """True if each reason of `broken` is a constraint on a metric that is no share of requests and of which it is not
-    certain that the runs differ. What fails in one run only is no matter of the day."""
-    near = [
-        constraint.text
+    """True if each reason of `broken` is a constraint on a metric that is no share of requests and no count, and of which
+    it is not certain that the runs differ. What fails in one run only, and what is counted, is no matter of the day."""
+    near = {
+        _as_asked(constraint.text)
         for constraint, found in changes
-        if METRICS[constraint.metric].unit != "ratio" and found.verdict in (Verdict.INCONCLUSIVE, Verdict.EQUIVALENT)
-    ]
-    return all(reason.partition(": ")[0] in near for reason in broken)
+        if METRICS[constraint.metric].unit not in ("ratio", "count")
+        and found.verdict in (Verdict.INCONCLUSIVE, Verdict.EQUIVALENT)
+    }
+    return all(_as_asked(reason.partition(": ")[0]) in near for reason in broken)
 
 
 def _with_ends(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], metric: str) -> Change:

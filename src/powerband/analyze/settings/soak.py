@@ -58,8 +58,9 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     growing = growth_of(trial.metrics)
     lasts = not any(figure.worse for figure in figures) and not at_best.missed and not growing
     verdict = "lasts" if lasts else "does not last"
-    if lasts and len(before) == 1:
-        lasts, verdict = None, "cannot be compared with its only trial before"
+    if lasts and len(before) < 2 and not objective.is_capacity:
+        what = "its only trial before" if before else "any full trial before"
+        lasts, verdict = None, f"cannot be compared with {what}"
     elif lasts and (kept.missed or any(seems_worse for _, seems_worse in found)):
         lasts, verdict = None, "could not be judged, since it was disturbed"
     elif lasts and any(is_far(figure, objective.metric, objective.direction, objective.margin) for figure in figures):

@@ -18,6 +18,7 @@ HALF_BUSY = 0.5
 """A load engine whose busiest thread used less than this of a CPU, and that was late while other programs ran, waited
 for them."""
 LIMITED_TRIALS = 2  # one may be chance
+SERVED = ("goodput_per_s", "achieved_rate_per_s", "response_time_ns", "service_time_ns")
 EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
 UNANSWERED = frozenset({"no_response", "no_request_ended", "short_window", "unavailable"})
 # Failures of a trial that are not the subject's fault.
@@ -74,9 +75,10 @@ def limited_by_generator(result: TrialResult) -> bool:
 
 
 def has_figure(result: TrialResult, metric: str) -> bool:
-    """True if the trial shows how good its setting is by this metric. Where the load engine had no CPU left, it is at
-    least so good."""
-    return (result.valid or limited_by_generator(result)) and metric in result.metrics
+    """True if the trial shows how good its setting is by this metric. Where the load engine had no CPU left, its rates and
+    times are at least so good; it would use more CPU, memory or threads, if more were asked of it."""
+    limited = metric.startswith(SERVED) and limited_by_generator(result)
+    return (result.valid or limited) and metric in result.metrics
 
 
 def met_generator_limit(result: TrialResult) -> bool:

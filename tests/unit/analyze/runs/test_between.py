@@ -313,16 +313,26 @@ def test_two_runs_of_a_coarse_clock_are_not_said_to_be_told_apart_in_one_run() -
 SLO = "p99 < 50ms"
 
 
-def at_slo(p99_ms: float, *, broken: bool = False, unsure: bool = False, goodput: float = 100.0) -> Analysis:
+def at_slo(
+    p99_ms: float, *, broken: bool = False, unsure: bool = False, goodput: float = 100.0, slo: str = SLO
+) -> Analysis:
     """A run of one setting with this p99, which breaks the SLO or may do so."""
     run, metric = run_of({4: noisy(goodput, 6, 0.005, 1)}), "response_time_ns_p99"
     p99s = noisy(p99_ms * 1e6, 6, 0.01, 2)
     trials = [
         replace(trial, metrics={**trial.metrics, metric: p99}) for trial, p99 in zip(run.trials, p99s, strict=True)
     ]
-    judged = row(Setting((("threads", 4),)), *([f"{SLO}: it was {p99_ms} ms"] if broken else []))
-    judged = replace(judged, uncertain_because=(f"{SLO}: it was {p99_ms} ms, 40 to 60 ms",) if unsure else ())
-    return replace(run, trials=tuple(trials), constraints=(SLO,), settings=(judged,))
+    judged = row(Setting((("threads", 4),)), *([f"{slo}: it was {p99_ms} ms"] if broken else []))
+    judged = replace(judged, uncertain_because=(f"{slo}: it was {p99_ms} ms, 40 to 60 ms",) if unsure else ())
+    return replace(run, trials=tuple(trials), constraints=(slo,), settings=(judged,))
+
+
+def with_threads(threads: int, *, broken: bool = False) -> Analysis:
+    """A run of one setting that has so many threads in each trial, of 8 allowed."""
+    run = run_of({4: noisy(100.0, 6, 0.005, 1)})
+    trials = [replace(trial, metrics={**trial.metrics, "threads_max": float(threads)}) for trial in run.trials]
+    judged = row(Setting((("threads", 4),)), *([f"threads_max <= 8: it was {threads}"] if broken else []))
+    return replace(run, trials=tuple(trials), constraints=("threads_max <= 8",), settings=(judged,))
 
 
 def check_compared(first: Analysis, second: Analysis, verdict: str, said: str) -> None:
@@ -341,6 +351,8 @@ def check_compared(first: Analysis, second: Analysis, verdict: str, said: str) -
         (at_slo(40), at_slo(60, broken=True), "worse", "the second run violates the SLO"),
         (at_slo(48.7), at_slo(51.3, broken=True), "inconclusive", "by no more than separate runs may differ"),
         (at_slo(51.3, broken=True), at_slo(48.7), "inconclusive", "by no more than separate runs may differ"),
+        (at_slo(48.7), at_slo(51.3, broken=True, slo="p99<0.05s"), "inconclusive", "no more than separate runs may differ"),
+        (with_threads(8), with_threads(9, broken=True), "worse", "the second run violates the SLO"),
         (at_slo(48.7), at_slo(51.3, broken=True, goodput=50), "worse", "the second run violates the SLO"),
         (at_slo(49, unsure=True), at_slo(51, broken=True), "inconclusive", "it is not certain whether the first run"),
         (at_slo(49, unsure=True), at_slo(600, broken=True), "worse", "response time p99 602 ms instead of 49.2"),

@@ -11,7 +11,7 @@ import pytest
 from fakes.races import race_of, result_of, threads
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.disturbers import disturbers
-from powerband.analyze.trial.faults import is_failed_start, limited_by_generator
+from powerband.analyze.trial.faults import has_figure, is_failed_start, limited_by_generator
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, Estimate, Problem, TrialResult, Verdict
 from powerband.search.planners import planner_for
@@ -142,3 +142,11 @@ def test_no_answer_while_the_load_engine_stood_still_is_no_fault_of_the_server()
     for code, blamed in (("no_request_ended", False), ("memory_kills", True)):
         problems = (Problem(code, "it is so"), Problem("engine_stopped", "it is so"))
         assert is_failed_start(replace(made, problems=problems)) is blamed
+
+
+def test_of_a_server_that_outran_the_load_only_what_it_served_is_known() -> None:
+    seen = {"goodput_per_s": 1.0, "response_time_ns_p99": 1.0, "subject_cpu_cores": 1.0, "threads_max": 4.0}
+    made = result_of(TrialSpec(1, 0, 1, race_of(2).settings()[0], 1), seen)
+    limited = replace(made, problems=(Problem("generator_cpu", "it is so"),))
+    assert [has_figure(made, metric) for metric in (*seen, "rss_max")] == [True, True, True, True, False]
+    assert [has_figure(limited, metric) for metric in seen] == [True, True, False, False]
