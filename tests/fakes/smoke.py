@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.disturbance import disturbed_by
+from powerband.analyze.trial.faults import STOPPED, UNANSWERED
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import load_experiment
 
@@ -27,8 +28,8 @@ SOME = ("--set", "load.duration=5s")
 COUNTED_ALIKE = 0.25
 # The CPUs that are chosen for a server with expensive requests, after a first trial that is then discarded.
 ALL_CPUS = ("--set", "host.cpus=all")
-# Problems of an engine that other programs kept waiting.
-LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
+# Problems of an engine that other programs kept waiting, or that stopped with the whole machine.
+LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule", STOPPED}
 # The server answered, but wrongly, or was killed: no machine is so busy that it would be the reason.
 WRONG = {"no_request_ok", "invariant", "memory_kills"}
 
@@ -70,8 +71,9 @@ def exit_code(analysis: dict[str, Any], spoilers: Collection[str]) -> int:
         case "none_valid":
             for trial in analysis["trials"]:
                 fatal = {problem["code"] for problem in trial["problems"] if problem["fatal"]}
+                borne = {*spoilers, *(UNANSWERED if STOPPED in fatal else ())}
                 assert not fatal & (WRONG - set(spoilers)), trial["problems"]
-                assert fatal and (fatal <= set(spoilers) or disturbed_by(trial["metrics"])), trial["problems"]
+                assert fatal and (fatal <= borne or disturbed_by(trial["metrics"])), trial["problems"]
             return 5
     return int(any(claim["verdict"] == "refuted" for claim in analysis["claims"]))
 
