@@ -23,9 +23,10 @@ pytestmark = pytest.mark.e2e
 def test_a_revision_that_is_many_times_slower_is_worse(
     engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = [str(engine), "serve", "--port", "{port}", "--model", "fixed", "--threads", "2", "--wait", "{revision}"]
-    options = {"--users": "4", "--duration": "500ms", "--warmup": "100ms", "--repeats": "6", "--seed": "1"}
-    experiment = with_seed(tune_experiment(command, (), options=options, revisions=("2ms", "80ms")))
+    """Users wait 60 ms at least, so that a load engine which other tests hold up for some ms is not too late."""
+    command = [str(engine), "serve", "--port", "{port}", "--model", "fixed", "--threads", "4", "--wait", "{revision}"]
+    options = {"--users": "12", "--duration": "1s", "--warmup": "100ms", "--repeats": "6", "--seed": "1"}
+    experiment = with_seed(tune_experiment(command, (), options=options, revisions=("20ms", "100ms")))
     busy_machine = experiment.measure.model_copy(update={**CALM, "slots": False})
     experiment = experiment.model_copy(update={"measure": busy_machine})
     run = RunDir.create(tmp_path, experiment.name, resolved_yaml(experiment), {})

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("eng
 CASE: dict[str, Any] = {
     "name": "flaky",
     "factors": {"level": [1, 2, 3]},
-    "load": {"users": 8, "duration": "1s", "drain": "200ms", "scenario": [{"name": "get", "path": "/"}]},
+    "load": {"users": 16, "duration": "1s", "drain": "1s", "scenario": [{"name": "get", "path": "/"}]},
     "measure": {"warmup": "200ms", "repeats": 4, "slots": False, "foreign_cpu_max": "100%", "steal_max": "100%"},
     "objective": {"maximise": "goodput"},
     "design": {"order": "race", "confirm": 2, "seed": 3},
@@ -57,7 +57,7 @@ if not first.exists():
     first.write_text(level)
     print("pulling the image", flush=True)
     time.sleep(600)
-pause_s = 0.012 if first.read_text() == level else 0.06
+pause_s = 0.05 if first.read_text() == level else 0.16
 
 
 def serve(connection):
@@ -73,7 +73,8 @@ while True:
 
 
 def test_a_server_whose_very_first_start_takes_long_bars_no_level(tmp_path: Path) -> None:
-    """The level that has the first start is the fastest."""
+    """The level that has the first start is the fastest: its answers, too, take so long that a load engine which other
+    tests hold up for some ms is not too late."""
     (tmp_path / "server.py").write_text(ONCE)
     command = [sys.executable, str(tmp_path / "server.py"), "{port}", "{level}", str(tmp_path / "first")]
     subject = {"command": command, "ready": {"timeout": "5s"}}

@@ -50,7 +50,7 @@ def test_a_person_who_stops_waits_for_no_knob(kind: str, tmp_path: Path) -> None
 
 def test_a_page_without_end_has_no_counter(tmp_path: Path) -> None:
     page = server("endless", counts=WorkCounter(series="n_total"), metrics_url="http://127.0.0.1:{port}/",
-                  ready=Ready(timeout_ns=1500 * MS))  # fmt: skip
+                  ready=Ready(timeout_ns=4_000 * MS))  # fmt: skip
     record = run_one(experiment(page, load=Load(users=1, duration_ns=1000 * MS)), tmp_path)
     assert record.failure is not None and record.failure.code == "no_counter"
 

@@ -35,7 +35,7 @@ name: few
 subject: {command: ["{engine}", serve, --port, "{port}", --threads, "{threads}", --wait, 10ms]}
 factors: {threads: [4]}
 load: {users: 600, duration: 500ms, timeout: 2s, connect_timeout: 2s}
-measure: {warmup: 300ms, repeats: 1, slots: false, retries: 0, foreign_cpu_max: 100%, steal_max: 100%}
+measure: {warmup: 300ms, repeats: 1, slots: false, foreign_cpu_max: 100%, steal_max: 100%}
 """
 
 
@@ -227,7 +227,7 @@ def test_a_run_with_256_descriptors_says_beforehand_and_afterwards_that_they_are
     assert done.returncode == 1, "no setting serves all users"
     analysis = json.loads(done.stdout)
     assert analysis["answer"]["kind"] == "none_feasible"
-    (trial,) = analysis["trials"]
+    *_, trial = analysis["trials"]  # a trial in which the load engine was late is repeated
     assert trial["metrics"]["users_unserved_share"] > 1 - 256 / 600 and trial["metrics"]["descriptors_max"] <= 256
     assert trial["bottleneck"]["name"] == "descriptors" and "`ulimit -n " in trial["bottleneck"]["advice"]
 

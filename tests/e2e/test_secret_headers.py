@@ -46,7 +46,7 @@ def powerband(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def test_a_server_gets_it_and_no_file_has_it(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_TOKEN", TOKEN)
-    assert powerband(tmp_path, "load", url, "-c", "2", "-d", "300ms", *HEADER).returncode == 0
+    assert powerband(tmp_path, "load", url, "-c", "2", "-d", "1s", *HEADER).returncode == 0
     server = ("{engine}", "serve", "--port", "{port}")
     short = ("--no-progress", "--duration", "300ms", "--warmup", "100ms", "--repeats", "1", "--users", "2")
     done = powerband(tmp_path, "tune", "-P", "x=1", *short, *HEADER, "--", *server, "--threads", "{x}")

@@ -168,7 +168,7 @@ def test_a_server_that_answers_late_serves_all_users(
         "objective": {"maximise": "goodput", "subject_to": ["errors < 1%"]},
     }
     run = powerband.run(case, runs=tmp_path)
-    (row,), (trial,) = run.analysis.settings, run.analysis.trials
+    (row,), (*_, trial) = run.analysis.settings, run.analysis.trials  # a trial that the machine stopped is repeated
     assert row.feasible and value(row, "error_rate") == 0, trial.problems
     assert trial.metrics["users_unserved"] == 0
     assert ("short_window" in {problem.code for problem in trial.problems}) is (load["users"] == 16)
