@@ -44,12 +44,13 @@ def _of_a_run(engine: str) -> tuple[float, float, float]:
 
 
 def _run_and_sample(engine: str, folder: Path) -> list[tuple[float, float]]:
-    """(monotonic s, CPU s so far) of the control plane, ten times a second, over one short run."""
+    """(monotonic s, CPU s so far) of the control plane, ten times a second, over one short run. Its users pause, so that
+    no look at slots, which takes two seconds, comes between trials."""
     environment = {**os.environ, "POWERBAND_ENGINE": engine}
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke"),
-            *("--set", "load.duration=5s", "--runs", str(folder / "runs")),
+            *("--set", "load.duration=5s", "--set", "load.think=1ms", "--runs", str(folder / "runs")),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
