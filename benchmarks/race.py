@@ -58,7 +58,11 @@ def against_grid(engine: str, pairs: int) -> Iterator[str]:
 
 def _told(pair: int, order: str, done: Sweep) -> str:
     trials = len(done.analysis.trials)
-    return f"pair {pair}, {NAMES[order]}: {done.seconds:.0f} s, {trials} trials ({done.invalid} invalid), {done.answer}"
+    why = "" if done.analysis.answer.setting is not None else f": {done.analysis.answer.sentences[0]}"
+    return (
+        f"pair {pair}, {NAMES[order]}: {done.seconds:.0f} s, {trials} trials ({done.invalid} invalid), "
+        f"{done.answer}{why}"
+    )
 
 
 def _agree(race: Sweep, grid: Sweep) -> bool:
