@@ -19,36 +19,8 @@ README = (ROOT / "README.md").read_text()
 LINK = (ROOT / "docs" / "methods" / "link.md").read_text()
 TABLES = tables(PAGE)
 KEPT = {kept.section: kept for kept in kept_lines.all_kept()}
-# Sections whose rows are older than the kept data, and typed by hand with their days. The set may only shrink: a
-# section leaves it when it is measured again.
-OLDER = {
-    "aa",
-    "analysis",
-    "answer",
-    "bench-share",
-    "calibration",
-    "control-plane",
-    "http",
-    "jmeter",
-    "link",
-    "live",
-    "memory",
-    "open-loop",
-    "own-code",
-    "probe",
-    "race",
-    "statsd",
-    "switches",
-    "watching",
-    "websocket",
-    "websocket-crowd",
-    "websocket-memory",
-    "websocket-waiting",
-}
-VERDICTS = {MET, NOT_MET, UNDECIDED}
-DAY = re.compile(r"20\d\d-\d\d-\d\d\b")
-WITH_ENDS = re.compile(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)")
-SECONDS = "seconds, median (range)"
+# Sections not measured since data are kept, of which the page has no figure. The set may only shrink.
+UNMEASURED = {"aa", "jmeter", "link", "live", "watching", "websocket-crowd"}
 # Descriptions of the measurements, not results: the page has these words or figures.
 SETTINGS = ("16 pool sizes", "3 %", "64 connections", "1,000 threads")
 
@@ -60,28 +32,12 @@ def block(section: str, page: str = PAGE) -> str:
     return page.partition(begin)[2].partition(end)[0]
 
 
-def older_page() -> str:
-    """The page without the sections that are kept."""
-    page = PAGE
-    for section in set(KEPT) - {"link"}:
-        page = page.replace(block(section), "")
-    return page
-
-
-OLDER_TABLES = tables(older_page())
-
-
-def older(*heads: str) -> list[dict[str, str]]:
-    """The rows of all tables of older sections with these columns, by heading."""
-    return [
-        dict(zip(head, row, strict=True)) for head, *rows in OLDER_TABLES if set(heads) <= set(head) for row in rows
-    ]
-
-
-def test_each_section_is_kept_or_known_to_be_older() -> None:
+def test_each_section_is_kept_or_has_no_figure() -> None:
     kept_sections = {name for name, section in SECTIONS.items() if section.kept} | {"aa"}
     assert set(KEPT) <= kept_sections
-    assert kept_sections - set(KEPT) == OLDER
+    assert kept_sections - set(KEPT) == UNMEASURED
+    for section in UNMEASURED:
+        assert block(section, LINK if section == "link" else PAGE) == "\nNo figures are kept yet.\n"
 
 
 def test_a_kept_section_is_on_the_page_as_its_data_make_it() -> None:
@@ -133,77 +89,6 @@ def test_each_case_has_one_row() -> None:
     assert [case for case in set(cases) if any(case) and cases.count(case) > 1] == []
 
 
-@pytest.mark.parametrize("table", OLDER_TABLES, ids=[" ".join(head)[:40] for head, *_ in OLDER_TABLES])
-def test_each_older_row_says_when_it_was_measured(table: list[list[str]]) -> None:
-    head, *rows = table
-    assert head[-1] in ("measured", "on")
-    assert [row for row in rows if not DAY.match(row[-1])] == []
-
-
-def test_verdicts_have_the_words_of_the_rule() -> None:
-    rows = titled("")
-    assert {row[""] for row in rows} - {""} <= VERDICTS
-    assert len([row for row in rows if row[""]]) > 20
-    assert set(re.findall(r"\b(?:on the edge|missed|DIFFERENT)\b", PAGE)) == set()
-
-
-def judged() -> Iterator[tuple[str, Spread, dict[str, float], str]]:
-    """Yields each older row that has the ends of its interval and a column with its target: name, spread, target,
-    verdict. Lines of kept sections are made by the rule."""
-    for row in older("ratio (range)"):
-        found = WITH_ENDS.fullmatch(row["ratio (range)"])
-        assert found, row
-        # A range stays a range for any number of pairs: it is not taken for the narrower interval.
-        spread = Spread(*map(float, found.groups()), int(row["pairs"]), is_interval=False)
-        yield f"{row['against']} {row['measured']}", spread, {"at_most": number(row["at most"])}, row[""]
-    for row in older("monitor on / off (95 % interval)"):
-        found = WITH_ENDS.fullmatch(row["monitor on / off (95 % interval)"])
-        assert found, row
-        spread = Spread(*map(float, found.groups()), int(row["pairs of windows"]), is_interval=True)
-        yield f"{row['actors']} {row['measured']}", spread, {"at_least": 0.99}, row[""]
-    for row in older("races", "at most"):
-        share, low, high = (
-            float(figure) for figure in re.findall(r"[\d.]+", row[next(k for k in row if "share" in k)])
-        )
-        yield row["what"], Spread(share, low, high, 100, is_interval=True), {"at_most": number(row["at most"])}, row[""]
-    for row in older("JMeter against engine (95 % interval over pairs)", "allowed"):
-        if row["allowed"]:
-            text = row["JMeter against engine (95 % interval over pairs)"].replace("%", "").replace("+", "")
-            found = WITH_ENDS.fullmatch(text)
-            assert found, row
-            spread = Spread(*map(float, found.groups()), 8, is_interval=True)
-            allowed = number(row["allowed"])
-            yield f"JMeter {text}", spread, {"at_most": allowed, "at_least": -allowed}, row[""]
-
-
-def test_each_verdict_is_the_one_of_the_rule() -> None:
-    rows = list(judged())
-    assert len(rows) + sum(len(kept.rows) for kept in KEPT.values()) > 15
-    assert [(name, said) for name, found, target, said in rows if found.verdict(**target) != said] == []
-
-
-def watched(name: str) -> list[str]:
-    """The measured values of the row with this name, and of the rows below it that measure the same."""
-    found: dict[str, list[str]] = {}
-    current = ""
-    for row in titled("what", "measured"):
-        current = current if row["what"].startswith("the same") else row["what"]
-        found.setdefault(current, []).append(row["measured"])
-    (rows,) = [rows for key, rows in found.items() if key.startswith(name)]
-    return rows
-
-
-def either(row: dict[str, str], *heads: str) -> str:
-    """The cell of the only one of these columns that the row has: older tables have other headings."""
-    (cell,) = [row[head] for head in heads if head in row]
-    return cell
-
-
-def days_of(sections: Iterable[str]) -> set[str]:
-    """The days on which these sections were measured."""
-    return {day for name in sections for day in ([KEPT[name].date] if name in KEPT else DAY.findall(block(name)))}
-
-
 def spoken(days: Iterable[str]) -> str:
     """The days in order; of the same month as the one before only the day."""
     first, *rest = sorted(days)
@@ -217,13 +102,11 @@ def quoted() -> dict[str, list[str]]:
     """The figures that the tables give for each paragraph of the README."""
     http = titled("ours us", "connections")
     plain = [row for row in http if row["connections"] == "64" and "pipelined" not in row["against"]]
-    ratios = {
-        name: [number(either(row, "ratio", "ratio (range)")) for row in plain if row["against"].startswith(name)]
-        for name in ("wrk", "oha", "k6", "JMeter")
-    }
+    wrk = [number(row["ratio"]) for row in plain if row["against"] == "wrk"]
+    assert all(row[""] == MET for row in plain if row["against"] in ("k6", "JMeter"))
     ours = [number(row["ours us"]) for row in plain]
-    probe = [number(text) for text in watched("the monitor on a server with 1,000 threads")]
-    answers = [(row["row"], either(row, "seconds", SECONDS)) for row in titled("row", "trials")]
+    (probe,) = [row["measured"] for row in titled("what", "measured") if row["what"].startswith("the monitor on a")]
+    answers = [(row["row"], row["seconds"]) for row in titled("row", "trials")]
     quickstart, gunicorn = (
         [float(figure) for row, cell in answers if row.startswith(name) for figure in re.findall(r"\d+", cell)]
         for name in ("quickstart", "gunicorn")
@@ -233,12 +116,12 @@ def quoted() -> dict[str, list[str]]:
         "Fast": [],  # it has no figure of its own
         "Lean": [
             f"{ends(ours, '0.1')} us of CPU a request",
-            f"{ends(ratios['wrk'], '0.01')} of wrk's",
-            f"1/{1 / ratios['k6'][0]:.0f} of k6's",
-            f"1/{1 / ratios['JMeter'][0]:.0f} of JMeter's",
+            f"{wrk[0]:.2f} of wrk's",
+            "less than 1/7 of k6's",
+            "less than 1/12 of JMeter's",
         ],
         "Unobtrusive": [
-            f"{ends(probe, '0.1')} % of one core",
+            f"{number(probe):.1f} % of one core",
         ],
     }
 
@@ -259,15 +142,14 @@ def test_each_figure_of_the_readme_is_the_tables(paragraph: str) -> None:
 
 def test_the_readme_names_the_days_of_the_tables() -> None:
     (days,) = re.findall(r"^Measured on (.*?) on 2-core", README, re.M)
-    sections = ("http", "open-loop", "websocket-crowd", "probe", "bench-share", "control-plane", "switches", "answer")
-    assert days == spoken(days_of(sections))
+    assert days == spoken({kept.date for kept in KEPT.values()})
 
 
 def test_what_the_readme_says_of_theory_is_the_tables() -> None:
     rows = titled("theory", "deviation (95 % interval)")
-    assert sorted(row["quantity"] for row in rows) == ["mean response time"] * 3 + ["throughput"]
+    assert sorted(row["quantity"] for row in rows) == ["mean response time"] * 4 + ["throughput"] * 2
     off = max(abs(float(row["deviation (95 % interval)"].split(" ")[0])) for row in rows)
-    assert f"A throughput and three mean response times lay within {off} % of theory" in README
+    assert f"Two throughputs and four mean response times lay within {off} % of theory" in README
     page = (ROOT / "docs" / "methods" / "capacity.md").read_text()
     (pools,) = [table for table in tables(page) if "figure, of M/G/k" in table[0]]
     at = pools[0].index("figure, of M/G/k")
