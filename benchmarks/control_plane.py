@@ -44,8 +44,8 @@ def _of_a_run(engine: str) -> tuple[float, float, float]:
 
 
 def _run_and_sample(engine: str, folder: Path) -> list[tuple[float, float]]:
-    """(monotonic s, CPU s so far) of the control plane, ten times a second, over one short run. Its users pause, so that
-    no look at slots, which takes two seconds, comes between trials."""
+    """(monotonic s, CPU s so far) of the control plane, ten times a second, over one short run. Its users pause, so
+    that no look at slots, which takes two seconds, comes between trials."""
     environment = {**os.environ, "POWERBAND_ENGINE": engine}
     process = subprocess.Popen(
         [

@@ -72,7 +72,7 @@ def crowd_of(joined: float) -> websocket.Crowd:
 
 
 def swept(seconds: float) -> SimpleNamespace:
-    answer = SimpleNamespace(setting="a", equivalent=("a",))
+    answer = SimpleNamespace(setting="a", equivalent=("a",), sentences=("Not enough data.",))
     return SimpleNamespace(
         seconds=seconds, invalid=0, answer="best: a", analysis=SimpleNamespace(trials=(), answer=answer)
     )

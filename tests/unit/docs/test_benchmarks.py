@@ -4,13 +4,13 @@ figure is from the tables."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 from benchmarks import kept_lines
 from benchmarks.__main__ import SECTIONS
-from benchmarks.pairs import MET, NOT_MET, UNDECIDED, Spread
+from benchmarks.pairs import MET
 
 from fakes.pages import ROOT, tables
 

@@ -308,8 +308,9 @@ def _worse_at_slo(changes: Iterator[tuple[Constraint, Change]]) -> str:
 
 
 def _may_be_session(broken: Sequence[str], changes: Iterator[tuple[Constraint, Change]]) -> bool:
-    """True if each reason of `broken` is a constraint on a metric that is no share of requests and no count, and of which
-    it is not certain that the runs differ. What fails in one run only, and what is counted, is no matter of the day."""
+    """True if each reason of `broken` is a constraint on a metric that is no share of requests and no count, and of
+    which it is not certain that the runs differ. What fails in one run only, and what is counted, is no matter of the
+    day."""
     near = {
         _as_asked(constraint.text)
         for constraint, found in changes

@@ -75,8 +75,8 @@ def limited_by_generator(result: TrialResult) -> bool:
 
 
 def has_figure(result: TrialResult, metric: str) -> bool:
-    """True if the trial shows how good its setting is by this metric. Where the load engine had no CPU left, its rates and
-    times are at least so good; it would use more CPU, memory or threads, if more were asked of it."""
+    """True if the trial shows how good its setting is by this metric. Where the load engine had no CPU left, its rates
+    and times are at least so good; it would use more CPU, memory or threads, if more were asked of it."""
     limited = metric.startswith(SERVED) and limited_by_generator(result)
     return (result.valid or limited) and metric in result.metrics
 

@@ -351,7 +351,12 @@ def check_compared(first: Analysis, second: Analysis, verdict: str, said: str) -
         (at_slo(40), at_slo(60, broken=True), "worse", "the second run violates the SLO"),
         (at_slo(48.7), at_slo(51.3, broken=True), "inconclusive", "by no more than separate runs may differ"),
         (at_slo(51.3, broken=True), at_slo(48.7), "inconclusive", "by no more than separate runs may differ"),
-        (at_slo(48.7), at_slo(51.3, broken=True, slo="p99<0.05s"), "inconclusive", "no more than separate runs may differ"),
+        (
+            at_slo(48.7),
+            at_slo(51.3, broken=True, slo="p99<0.05s"),
+            "inconclusive",
+            "no more than separate runs may differ",
+        ),
         (with_threads(8), with_threads(9, broken=True), "worse", "the second run violates the SLO"),
         (at_slo(48.7), at_slo(51.3, broken=True, goodput=50), "worse", "the second run violates the SLO"),
         (at_slo(49, unsure=True), at_slo(51, broken=True), "inconclusive", "it is not certain whether the first run"),

@@ -98,7 +98,9 @@ def test_a_single_trial_before_a_soak_says_nothing() -> None:
     assert found is not None and found.lasts is None
     assert "threads=4 cannot be compared with its only trial before: in its last 1 min goodput 500/s" in found.sentence
     short = soak_of(case(), [trial(1, stage=Stage.SCREEN), trial(6, stage=Stage.SOAK, goodput_per_s=500.0)])
-    assert short is not None and short.lasts is None and "cannot be compared with any full trial before" in short.sentence
+    assert (
+        short is not None and short.lasts is None and "cannot be compared with any full trial before" in short.sentence
+    )
     missed = soak_of(case(), [BEFORE[0], trial(6, stage=Stage.SOAK, memory_growth_bytes_per_s=2e6)])
     assert missed is not None and missed.lasts is False
 
