@@ -22,9 +22,6 @@ KNOB_SERVER = ROOT / "examples" / "knob_server.py"
 SHORT = ("--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--order", "blocks")
 PAUSES = ("--think", "1ms")  # users that pause get no looks at slots, which take two seconds
 KNOB = ("--apply", "POST /knob {n}")
-# Outlasts a pause of the machine beside other tests, in which the server answers nobody; and so many users wait so long
-# (60 ms with n=8) that a load engine which other tests hold up for some ms is not too late.
-OUTLASTING = ("--duration", "1s", "--users", "24")
 
 
 @dataclass(frozen=True)
