@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,7 @@ from benchmarks import (
     watching,
     websocket,
 )
-from benchmarks.footer import commit, machine, stolen
+from benchmarks.footer import machine
 from powerband.search.noise import cpu_times
 
 PAIRS = 6  # the fewest repeats whose median has a 95 % interval
@@ -109,17 +108,8 @@ def main() -> int:
         for line in section.measured(options.engine, repeats):
             print(line, flush=True)
             lines.append(line)
-        found = kept_lines.Kept(
-            section=name,
-            date=time.strftime("%Y-%m-%d"),
-            machine=machine(),
-            commit=commit(),
-            command=f"python -m benchmarks --only {name} --pairs {repeats}",
-            repeats=repeats,
-            of=section.repeats,
-            steal=stolen(before, cpu_times()),
-            lines=tuple(lines),
-        )
+        command = f"python -m benchmarks --only {name} --pairs {repeats}"
+        found = kept_lines.Kept.now(name, command, repeats=repeats, of=section.repeats, before=before, lines=lines)
         print(f"\n{found.footer}", flush=True)
         if section.kept and found.rows:
             kept_lines.write(found, options.keep)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import kept_lines
-from benchmarks.footer import commit, machine, stolen
 from benchmarks.kept_rows import append_row, read_rows
 from benchmarks.pairs import share_of
 from benchmarks.sweeps import sweep
@@ -81,16 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not _measured(done):
         print("no sweep was finished in which anything could be measured")
         return 1
-    found = kept_lines.Kept(
-        section="aa",
-        date=time.strftime("%Y-%m-%d"),
-        machine=machine(),
-        commit=commit(),
-        command="make aa",
-        repeats=len(done),
-        of="races of three equal settings",
-        steal=stolen(before, cpu_times()),
-        lines=(table(done),),
+    found = kept_lines.Kept.now(
+        "aa", "make aa", repeats=len(done), of="races of three equal settings", before=before, lines=[table(done)]
     )
     print(f"{table(done)}\n\n{found.footer}")
     if len(_measured(done)) >= options.sweeps:

@@ -9,10 +9,14 @@ import functools
 import importlib
 import inspect
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
+
+from benchmarks.footer import commit, machine, stolen
+from powerband.search.noise import cpu_times
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "methods" / "data" / "benchmarks"
 _TYPE = "is"  # the key that names the dataclass of a kept value
@@ -55,6 +59,23 @@ class Kept:
     of: str
     steal: float
     lines: tuple[str, ...]
+
+    @classmethod
+    def now(
+        cls, section: str, command: str, *, repeats: int, of: str, before: Mapping[str, float], lines: Iterable[str]
+    ) -> Kept:
+        """A section that has just ended, on this machine and of this commit. `before`: `cpu_times()` as it began."""
+        return cls(
+            section=section,
+            date=time.strftime("%Y-%m-%d"),
+            machine=machine(),
+            commit=commit(),
+            command=command,
+            repeats=repeats,
+            of=of,
+            steal=stolen(before, cpu_times()),
+            lines=tuple(lines),
+        )
 
     @property
     def rows(self) -> list[Row]:

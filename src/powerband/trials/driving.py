@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from powerband.loads.driver import Driver
+from powerband.loads.measured import STANDARD_ERRORS
 from powerband.model.warmup import WarmupSeries
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.engine_process import Pump
@@ -19,7 +20,6 @@ from powerband.wire.specs import Go, StartMeasure
 REPORT_SLACK_S = 10.0  # added to the wait for an event that is due: a busy machine reports late
 GATHER_S = 0.02  # time between two reads of lines: the control plane shares CPUs with the engines
 BEHIND = 0.1  # of a rate that a server does not serve: arbitrary, far beyond what any verdict lets pass
-STANDARD_ERRORS = 3.0  # of the number of requests asked for in the window, which random arrivals vary
 
 
 class DriveLoop:

@@ -1,4 +1,4 @@
-"""The page of benchmarks and the README's quotes of it: each row has its date, each verdict is the rule's, and each
+"""The page of benchmarks and the README's quotes of it: each table is the one that the kept data make, and each
 figure is from the tables."""
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ README = (ROOT / "README.md").read_text()
 LINK = (ROOT / "docs" / "methods" / "link.md").read_text()
 TABLES = tables(PAGE)
 KEPT = {kept.section: kept for kept in kept_lines.all_kept()}
+SECTIONS_OF_PAGES = {name for name, section in SECTIONS.items() if section.kept} | {"aa"}
 # Sections not measured since data are kept, of which the page has no figure. The set may only shrink.
 UNMEASURED = {"aa", "jmeter", "link", "live", "watching", "websocket-crowd"}
 # Descriptions of the measurements, not results: the page has these words or figures.
 SETTINGS = ("16 pool sizes", "3 %", "64 connections", "1,000 threads")
 
 
-def block(section: str, page: str = PAGE) -> str:
-    """What a page has between the marks of a section."""
+def block(section: str) -> str:
+    """The text between the marks of a section on its page."""
+    page = LINK if section == "link" else PAGE
     begin, end = kept_lines.marks(section)
     assert page.count(begin) == page.count(end) == 1, section
     return page.partition(begin)[2].partition(end)[0]
 
 
 def test_each_section_is_kept_or_has_no_figure() -> None:
-    kept_sections = {name for name, section in SECTIONS.items() if section.kept} | {"aa"}
-    assert set(KEPT) <= kept_sections
-    assert kept_sections - set(KEPT) == UNMEASURED
+    assert set(KEPT) <= SECTIONS_OF_PAGES
+    assert SECTIONS_OF_PAGES - set(KEPT) == UNMEASURED
     for section in UNMEASURED:
-        assert block(section, LINK if section == "link" else PAGE) == "\nNo figures are kept yet.\n"
+        assert block(section) == "\nNo figures are kept yet.\n"
 
 
 def test_a_kept_section_is_on_the_page_as_its_data_make_it() -> None:
     for section, kept in KEPT.items():
-        text = block(section, LINK if section == "link" else PAGE).strip("\n")
+        text = block(section).strip("\n")
         assert text.startswith(kept_lines.blocks(kept.lines) + "\n\n*" + kept.date), "run `make reference`"
         assert text.endswith(f"data/benchmarks/{section}.jsonl).*")
         assert re.fullmatch(r"[0-9a-f]{7,}", kept.commit), "measured with changed files, or outside of a checkout"
@@ -51,7 +52,7 @@ def test_a_kept_section_is_on_the_page_as_its_data_make_it() -> None:
 
 def test_no_table_is_outside_of_the_sections() -> None:
     page = PAGE
-    for name in ({name for name, section in SECTIONS.items() if section.kept} | {"aa"}) - {"link"}:
+    for name in SECTIONS_OF_PAGES - {"link"}:
         page = page.replace(block(name), "")
     assert tables(page) == []
 
