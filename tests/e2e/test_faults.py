@@ -19,8 +19,15 @@ from powerband.store import RunDir, TrialRecord
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
-SLOW = ("slow", "ignore-sigterm", "grace=0.6", "pace=0.6", "go-on")
-DRAIN = "slow=2s"  # the engine ends with the drain, and beside other tests it takes a while until it is killed
+SHORT = ("wait=400ms", "ignore-sigterm", "grace=0.6", "pace=0.6", "go-on")
+# The phase of the kill lasts much longer than a busy machine may delay the kill, which ends it.
+LONG = {
+    "launch": ("begins=15",),
+    "warmup": ("wait=15s",),  # until the first answer
+    "measure": ("pace=30",),
+    "drain": ("wait=1s", "threads=1"),  # of four users each waits for those before
+    "stop": ("grace=30",),
+}
 
 
 def each(fault: Fault, phase: str) -> object:
@@ -58,7 +65,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(("fault", "phase"), [each(*case) for case in CASES])
 def test_what_a_kill_does(one_trial: Path, tmp_path: Path, fault: Fault, phase: str) -> None:
     folder = Path(shutil.copytree(one_trial, tmp_path / "run"))
-    with start(folder, "trials=2", *SLOW, *([DRAIN] if phase == "drain" else [])) as run:
+    with start(folder, "trials=2", *SHORT, *LONG[phase]) as run:
         assert run.stdout is not None
         assert any(line == f"{phase}\n" for line in run.stdout), f"there was no phase {phase}"
         kill(run.pid, fault.victims)

@@ -18,7 +18,7 @@ CONTROL = "control plane"
 ROLES = ("subject", "engine", "probe", "keeper", CONTROL)
 LOST = "lost"
 MEASURED = "measured"
-WITHIN_S = 5.0
+WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)

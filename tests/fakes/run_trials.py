@@ -2,9 +2,9 @@
 `run_trials.py RUN_FOLDER [OPTION...]`.
 
 Makes the run directory, or goes on with one: trials that have no record are run (again). Options: `trials=3`,
-`ignore-sigterm`, `grace=5`, `file-limit=BYTES` (from the second trial on), `pace=0.3` (seconds measured), `slow` (each
-phase of a trial lasts a while; `slow=2s`: an answer takes as long, and so the drain), `go-on` (after a trial that
-failed).
+`ignore-sigterm`, `grace=5`, `file-limit=BYTES` (from the second trial on), `pace=0.3` (seconds measured), `begins=0`
+(the server begins so many seconds late), `wait=2ms` (an answer takes), `threads=16` (of the server), `go-on` (after a
+trial that failed).
 Exit codes are those of the command line; errors are printed as it would print them.
 """
 
@@ -55,9 +55,11 @@ def run(folder: Path, options: Mapping[str, str]) -> int:
         made = RunDir.open(folder)
     misbehave = "ignore-sigterm" if "ignore-sigterm" in options else "none"
     stop_rule = SubjectStop(grace_ns=int(float(options.get("grace", "5")) * 1e9))
-    subject = reference("--wait", (options.get("slow", "2ms") or "400ms"), "--misbehave", misbehave, stop=stop_rule)
-    if "slow" in options:
-        subject = subject.model_copy(update={"command": ("sh", "-c", f"sleep 0.5; exec {' '.join(subject.command)}")})
+    shape = ("--wait", options.get("wait", "2ms"), "--threads", options.get("threads", "16"))
+    subject = reference(*shape, "--misbehave", misbehave, stop=stop_rule)
+    if begins := options.get("begins"):
+        command = f"sleep {begins}; exec {' '.join(subject.command)}"
+        subject = subject.model_copy(update={"command": ("sh", "-c", command)})
     duration_ns = int(float(options.get("pace", "0.3")) * 1000) * MS
     case = experiment(subject, short_load(duration_ns=duration_ns))
     done = {record.spec.number for record in made.records() if record.status == "measured"}
