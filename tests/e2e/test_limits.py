@@ -16,6 +16,7 @@ import pytest
 from fakes.cgroups import limited as of_some
 from fakes.disturbance import disturbed_by, undisturbed
 from fakes.needs import need_root, without
+from fakes.smoke import LATE
 from fakes.stand import CALM, FAKES, MS, experiment, run_one, short_load
 from powerband.analyze.trial.measure import measure
 from powerband.base.errors import MeasurementError
@@ -66,7 +67,8 @@ def ours() -> list[Path]:
     found = [cgroups._hierarchy(name) for name in ("cpu", "memory")]
     folders = {folder for each in found if each is not None for folder in each.folders}
     named = [path for folder in folders for path in folder.glob("powerband-*")]
-    return [path for path in named if path.name.split("-")[2] == str(os.getpid()) or not living(path.name)]
+    found = [path for path in named if f"-{os.getpid()}-" in path.name or not living(path.name)]
+    return [path for path in found if path.exists()]  # another powerband may have removed its own, and ended, meanwhile
 
 
 def living(name: str) -> bool:
@@ -88,6 +90,12 @@ def computing(folder: Path, quota: float) -> TrialResult:
     return measure(TrialDir(folder / "0001"), record, case)
 
 
+def held_up_by(result: TrialResult) -> str:
+    """What held the trial up, by the kernel's counters and the load engine's own; empty if nothing did."""
+    late = (problem.message for problem in result.problems if problem.code in LATE)
+    return disturbed_by(result.metrics) or next(late, "")
+
+
 def test_a_server_gets_the_cpus_of_its_quota_and_is_told_that_it_is_the_limit(tmp_path: Path) -> None:
     folders = iter(range(9))
 
@@ -95,7 +103,7 @@ def test_a_server_gets_the_cpus_of_its_quota_and_is_told_that_it_is_the_limit(tm
         at = tmp_path / str(next(folders))
         return computing(at / "half", 0.5), computing(at / "whole", 1.0)
 
-    half, whole = undisturbed(both, lambda found: "; ".join(filter(None, (disturbed_by(r.metrics) for r in found))))
+    half, whole = undisturbed(both, lambda found: "; ".join(filter(None, map(held_up_by, found))))
     assert half.valid and whole.valid, (half.problems, whole.problems)
     used = [result.metrics["subject_cpu_cores"] for result in (half, whole)]
     assert 0.4 < used[0] < 0.56 and 1.5 < used[1] / used[0] < 2.4, used
@@ -134,13 +142,13 @@ def test_a_server_that_loses_a_process_to_its_memory_limit_does_not_count(tmp_pa
     assert "limit of 128 MiB" in said[0]
 
 
-@pytest.mark.crowded
+# Alone: any other powerband that sets a limit is the next one, too.
 def test_what_a_killed_powerband_left_is_removed_by_the_next(tmp_path: Path) -> None:
     options = ("--cpu-quota", "0.5", "--memory-limit", "256MiB", "--duration", "60s", "--runs", str(tmp_path))
     server = ("--", "{engine}", "serve", "--port", "{port}", "--threads", "{threads}")
     command = [sys.executable, "-m", "powerband", "tune", "-P", "threads=1,2", *options, *server]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as powerband:
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 60
         # A server enters all of its cgroups at once; those made before, to see whether limits can be set, stay empty.
         while not entered(powerband.pid):
             assert powerband.poll() is None and time.monotonic() < deadline_s, powerband.communicate()[1]
@@ -171,7 +179,7 @@ def made_by(pid: int) -> list[Path]:
     return sorted(path for folder in folders for path in folder.glob(f"powerband-*-{pid}-*"))
 
 
-@pytest.mark.crowded
+# Alone: others may enable controllers of version 2 meanwhile, and keep them enabled.
 def test_a_cgroup_of_version_2_is_made_entered_and_leaves_nothing_enabled() -> None:
     """The cgroup uses a controller that version 1 does not hold here, so that it is a real one on machines with both
     versions."""
@@ -182,7 +190,7 @@ def test_a_cgroup_of_version_2_is_made_entered_and_leaves_nothing_enabled() -> N
     with cgroups._made(hierarchy, ["hugetlb"]) as group:
         assert (group / "cgroup.controllers").read_text().split() == ["hugetlb"]
         with subprocess.Popen(["sh", "-c", f"echo $$ > {group}/cgroup.procs; exec sleep 60"]) as left:
-            deadline_s = time.monotonic() + 10
+            deadline_s = time.monotonic() + 30
             while str(left.pid) not in (group / "cgroup.procs").read_text() and time.monotonic() < deadline_s:
                 time.sleep(0.01)
             cgroups._remove(group)
