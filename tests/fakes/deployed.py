@@ -84,13 +84,14 @@ class OtherMachine:
 
 @contextmanager
 def other_machine() -> Iterator[OtherMachine]:
-    """Yields a network namespace whose end of a cable has an address of RFC 2544, which no real host has. Without root
-    the test is skipped."""
+    """Yields a network namespace whose end of a cable has an address of RFC 2544, which no real host has, and no other
+    test. Without root the test is skipped."""
     need_root()
     if shutil.which("ip") is None:
         without("ip (iproute2) is not installed")
-    name = f"powerband-{os.getpid()}"
-    cable, there, here = name.replace("werband", ""), "198.18.7.2", "198.18.7.1"
+    name, cable = f"pb{os.getpid()}m", f"pb{os.getpid()}c"
+    net, at = divmod(os.getpid() % 2**14, 64)
+    here, there = (f"198.19.{net}.{4 * at + end}" for end in (1, 2))
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if made.returncode:
         without(f"no network namespace can be made here: {made.stderr.strip()}")
