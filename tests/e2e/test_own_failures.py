@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -181,6 +182,9 @@ def few_processes(most: int) -> Iterator[list[str]]:
     try:
         yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
     finally:
+        until_s = time.monotonic() + 20.0  # what was killed may end late
+        while (group / "cgroup.procs").read_text() and time.monotonic() < until_s:
+            time.sleep(0.02)
         group.rmdir()  # refused while a process is left in it
 
 

@@ -18,7 +18,7 @@ from powerband.trials.loadgen import run_load
 def main() -> None:
     options = dict(option.partition("=")[::2] for option in sys.argv[2:])
     seconds = float(options.get("seconds", "0.5"))
-    load = Load(users=int(options["users"]), duration_ns=int(seconds * 1e9), drain_ns=2_000_000_000)
+    load = Load(users=int(options["users"]), duration_ns=int(seconds * 1e9), drain_ns=20_000_000_000)
     engines, host = None, urlsplit(sys.argv[1]).hostname
     if "generator" in options:
         engines = FarEngines([Generator(**json.loads(options["generator"]))], "")
