@@ -47,7 +47,16 @@ def short(**more: Any) -> Experiment:
 
 
 @pytest.fixture
-def nodes() -> Iterator[list[FakeNode]]:
+def leased() -> Iterator[list[FakeNode]]:
+    with fake_nodes("a", "b", "c") as made:
+        yield made
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeNode]]:
+    """Nodes that a machine which pauses for seconds does not lose."""
+    monkeypatch.setattr(actor, "LEASE_S", 60.0)
+    monkeypatch.setattr(nodes_bench, "SILENT_S", 120.0)
     with fake_nodes("a", "b", "c") as made:
         yield made
 
@@ -151,23 +160,25 @@ def test_a_node_whose_program_is_killed_loses_its_block_which_runs_again(
 
 @pytest.mark.long
 def test_a_node_that_is_not_heard_ends_its_trial_by_itself_and_its_block_runs_elsewhere(
-    tmp_path: Path, nodes: list[FakeNode], stop: StopRequest
+    tmp_path: Path, leased: list[FakeNode], stop: StopRequest
 ) -> None:
+    nodes = leased
     long = {"load": {"users": 4, "duration": "8s"}, "factors": {"threads": [1]}}
     made = short(**long, measure={"warmup": "100ms", "repeats": 1})
     run = run_of(tmp_path, made)
     left: list[set[int]] = []
 
     def cut() -> None:
-        pid = nodes[0].program
+        pid, until_s = nodes[0].program, time.monotonic() + 30
         assert pid is not None
-        seen = below(pid)
-        nodes[0].cut, until_s = True, time.monotonic() + 20
+        while len(seen := below(pid)) < 5 and time.monotonic() < until_s:  # program, engine, probe, keeper, server
+            time.sleep(0.05)
+        nodes[0].cut = True
         while (still := seen & {process.pid for process in all_processes()}) and time.monotonic() < until_s:
             time.sleep(0.05)
-        left.append(still if len(seen) > 3 else seen)  # program, engine, probe, keeper, server
+        left.append(still if len(seen) >= 5 else seen)
 
-    watching = Watching(1, cut, after_s=2)
+    watching = Watching(1, cut)
     analysis = go(made, run, nodes[:2], stop, watching)
     assert [trial.node for trial in lost(analysis)] == ["a"]
     assert {trial.node for trial in analysis.trials if trial.status == "measured"} == {"b"}
@@ -176,7 +187,8 @@ def test_a_node_that_is_not_heard_ends_its_trial_by_itself_and_its_block_runs_el
 
 
 @pytest.mark.long
-def test_a_node_that_is_heard_again_takes_part_again(tmp_path: Path, nodes: list[FakeNode], stop: StopRequest) -> None:
+def test_a_node_that_is_heard_again_takes_part_again(tmp_path: Path, leased: list[FakeNode], stop: StopRequest) -> None:
+    nodes = leased
     made = short(measure={"warmup": "100ms", "repeats": 12})
     run = run_of(tmp_path, made)
 

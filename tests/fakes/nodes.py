@@ -72,7 +72,7 @@ class FakeNode:
         os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.actor.close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.actor.close(), self._loop).result(60)
 
 
 @contextmanager
