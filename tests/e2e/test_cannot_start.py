@@ -29,23 +29,18 @@ except ValueError as error:
 def test_a_server_that_starts_with_no_setting_ends_the_run_with_its_cause(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     began = time.monotonic()
-    tuned = subprocess.run(
-        [POWERBAND, "tune", "-P", "threads=1,2,4,8", "--", sys.executable, "server.py", "{threads}", "{port}"],
-        check=False,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    tuned = powerband(
+        *(tmp_path, "tune", "-P", "threads=1,2,4,8", "--", sys.executable, "server.py", "{threads}", "{port}")
     )
     assert tuned.returncode == 4, tuned.stderr
     assert "ValueError: invalid literal for int()" in tuned.stderr
     assert "Traceback" not in tuned.stderr and "RuntimeError" not in tuned.stderr
     assert "first 4 starts, at 4 settings" in tuned.stderr
-    assert time.monotonic() - began < 60  # four starts take some ten seconds on an idle machine
+    assert time.monotonic() - began < 120  # four starts take some ten seconds on an idle machine
 
 
 def powerband(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([POWERBAND, *words], check=False, cwd=folder, capture_output=True, text=True, timeout=120)
+    return subprocess.run([POWERBAND, *words], check=False, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
 def test_a_port_that_another_program_holds_ends_the_run(tmp_path: Path) -> None:

