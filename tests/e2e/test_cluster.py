@@ -32,7 +32,7 @@ from fakes.tmpfs import tmpfs
 from powerband.analyze.stored import stored_analysis
 from powerband.files.experiment_file import load_experiment
 from powerband.model.plan import Stage
-from powerband.model.results import Analysis, Verdict
+from powerband.model.results import Analysis, AnswerKind, Verdict
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
 
@@ -40,6 +40,7 @@ from powerband.store import RunDir
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine")]
 
 ENDED_S = 5.0
+LOOK_MOST_S = 0.5  # from one look to the next, unless the machine stands still
 # The server mostly waits, so that several run beside each other.
 EXPERIMENT = """
 name: pool
@@ -137,12 +138,16 @@ def ours(host: Host) -> dict[int, str]:
 
 
 def wait_for(what: object, timeout_s: float) -> float:
-    """Waits until `what()` is true, and returns the seconds that this took."""
-    began = time.monotonic()
+    """Waits until `what()` is true, and returns the seconds that this took, without those in which the machine stood
+    still."""
+    began = looked = time.monotonic()
+    took_s = 0.0
     while not what():  # type: ignore[operator]
-        assert time.monotonic() - began < timeout_s, "in vain"
+        assert looked - began < timeout_s, "in vain"
         time.sleep(0.1)
-    return time.monotonic() - began
+        before, looked = looked, time.monotonic()
+        took_s += min(looked - before, LOOK_MOST_S)
+    return took_s
 
 
 def check_nothing_left(cluster: Hosts) -> None:
@@ -196,7 +201,9 @@ def test_the_best_pool_is_best_on_all_three_hosts(cluster: Hosts, tmp_path: Path
         if "goodput_per_s" in trial.metrics:
             served[trial.setting.id].append(trial.metrics["goodput_per_s"])
     assert max(served, key=lambda setting: fmean(served[setting])) == "threads=8"
-    if done.returncode == 0:
+    # What other programs delayed may be too little for a name.
+    assert analysis.answer.kind not in (AnswerKind.EQUIVALENT_SET, AnswerKind.NONE_FEASIBLE)
+    if analysis.answer.kind is AnswerKind.BEST:
         assert "threads=8 is best" in done.stdout
     check_nothing_left(cluster)
 
@@ -268,9 +275,10 @@ def test_the_quickstart_answers_and_reports_on_three_hosts(tmp_path: Path) -> No
     nodes = {trial.node for trial in analysis.trials}
     assert len(nodes) == 3 and analysis.nodes is not None and {row.node for row in analysis.nodes.rows} == nodes
     leader = analysis.answer.setting or analysis.answer.leader
-    assert leader is not None and leader.id in out
+    assert leader is not None or process.returncode == 5, "other programs delayed each trial"
     report = run.report.read_text()
-    assert leader.id in report and 'id="nodes"' in report and all(node in report for node in nodes)
+    assert leader is None or (leader.id in out and leader.id in report)
+    assert 'id="nodes"' in report and all(node in report for node in nodes)
 
 
 @pytest.mark.long

@@ -180,7 +180,7 @@ class Hosts:
 
     def _wait(self, host: Host) -> None:
         log = self.folder / f"{host.name}.log"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while "Ray runtime started" not in log.read_text(errors="replace"):
             assert time.monotonic() < deadline, log.read_text(errors="replace")
             time.sleep(0.2)
