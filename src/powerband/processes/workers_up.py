@@ -55,15 +55,16 @@ def await_workers(
     """Waits until a server of several processes has none that is new or runs, for `REST_S`; one of a single process for
     `ALONE_S`. What spins is not waited for; gives up after `timeout_s`. `pause`: waits for so many seconds, and returns
     True to end the wait."""
-    last = look()
-    began_s = rested_s = grew_s = clock()
-    while not pause(POLL_S / 2 if len(last.pids) < 2 else POLL_S):
+    last, rested_s = look(), 0.0
+    began_s = looked_s = grew_s = clock()
+    while not pause(poll_s := POLL_S / 2 if len(last.pids) < 2 else POLL_S):
         now, now_s = look(), clock()
         forked = now.pids != last.pids
-        if now.running or forked:
-            rested_s = now_s
+        # Of a longer time between two looks no rest was seen: the machine may have stood still.
+        rested_s = 0.0 if now.running or forked else rested_s + min(now_s - looked_s, 2 * poll_s)
+        looked_s = now_s
         if forked or now.rss_pages > last.rss_pages + GROWTH_PAGES:
             last, grew_s = now, now_s
         rest_s = ALONE_S if len(now.pids) < 2 else REST_S
-        if now_s - rested_s >= rest_s or now_s - grew_s >= STALLED_S or now_s - began_s >= timeout_s:
+        if rested_s >= rest_s or now_s - grew_s >= STALLED_S or now_s - began_s >= timeout_s:
             return

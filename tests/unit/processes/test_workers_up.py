@@ -39,6 +39,23 @@ def test_workers_that_are_forked_late_and_load_for_a_while_are_waited_for() -> N
 
 
 @pytest.mark.parametrize("processes", [1, 3])
+def test_a_machine_that_stands_still_between_two_looks_shows_no_rest(processes: int) -> None:
+    """It stands still for a second after the third look, between two bursts of a server that loads for a second."""
+    looks = 0
+
+    def clock() -> float:
+        return 0.01 * looks + (looks > 2)
+
+    def look() -> Processes:
+        nonlocal looks
+        looks += 1
+        return server(processes, running=looks % 3 != 0 and clock() < 2, grown_pages=100 * looks)
+
+    await_workers(look, lambda _: False, SECONDS, clock)
+    assert clock() >= 2
+
+
+@pytest.mark.parametrize("processes", [1, 3])
 def test_what_spins_is_given_up_and_what_grows_for_ever_at_the_timeout(processes: int) -> None:
     def grows(s: float) -> Processes:
         return server(processes, running=True, grown_pages=1000 * s)
