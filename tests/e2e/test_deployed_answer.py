@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.deployed import KNOB, knob_server, tune
-
-OUTLASTING = ("--duration", "1s")  # a pause of the machine
+from fakes.deployed import KNOB, OUTLASTING, knob_server, tune
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fakes.deployed import KNOB, PAUSES, SHORT, RunningServer, command, knob_server, other_machine, tune
+from fakes.deployed import KNOB, OUTLASTING, PAUSES, SHORT, RunningServer, command, knob_server, other_machine, tune
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.ports import pick_port, someone_listens
 
@@ -42,7 +42,9 @@ def said(analysis: dict[str, Any]) -> str:
 
 @pytest.mark.long
 def test_a_process_of_this_machine_is_watched_and_lives_on(tmp_path: Path, server: RunningServer) -> None:
-    _, analysis = tune(tmp_path, server.url, "-P", "n=8", *KNOB, "--pid", str(server.process.pid), "--repeats", "1")
+    _, analysis = tune(
+        tmp_path, server.url, "-P", "n=8", *KNOB, "--pid", str(server.process.pid), "--repeats", "1", *OUTLASTING
+    )
     *_, trial = analysis["trials"]  # a trial that the machine disturbed was repeated
     assert trial["metrics"]["subject_cpu_cores"] > 0 and trial["metrics"]["threads_max"] >= 8
     assert "from outside" not in said(analysis)
@@ -153,7 +155,7 @@ def test_a_server_that_dies_ends_the_run_and_a_new_one_goes_on_with_it(tmp_path:
 @pytest.mark.long
 def test_a_server_on_another_machine_is_loaded_where_that_is_allowed(tmp_path: Path) -> None:
     with other_machine() as machine, knob_server(n=3, machine=machine) as server:
-        given = ("-P", "n=1,8", *KNOB, "--restore", "n=3")
+        given = ("-P", "n=1,8", *KNOB, "--restore", "n=3", *OUTLASTING)
         done, _ = tune(tmp_path, server.url, *given)
         assert done.returncode == INVALID and f"add --allow-host {server.host}" in done.stderr
         done, _ = tune(tmp_path, server.url, *given, "--allow-host", server.host, "--pid", str(server.process.pid))
@@ -189,7 +191,7 @@ def test_a_command_may_restart_the_server_which_outlives_it(tmp_path: Path) -> N
         while not someone_listens("127.0.0.1", port):
             time.sleep(0.02)
         knob = ("--apply-command", " ".join([*start, "{n}", str(pid_file)]))
-        _, analysis = tune(tmp_path, f"http://127.0.0.1:{port}/", "-P", "n=1,8", *knob, "--restore", "n=4")
+        _, analysis = tune(tmp_path, f"http://127.0.0.1:{port}/", "-P", "n=1,8", *knob, "--restore", "n=4", *OUTLASTING)
         assert served(analysis, "n=8") > 2 * served(analysis, "n=1"), said(analysis)
         threads = Path(f"/proc/{pid_file.read_text()}/cmdline").read_text().split("\0")
         assert threads[threads.index("--threads") + 1] == "4"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fakes.disturbance import disturbed_by, undisturbed
+from fakes.disturbance import trial_disturbed_by, undisturbed
 from fakes.needs import need_javac
 from fakes.stand import MS, experiment, run_one, short_load
 from powerband.analyze.trial.measure import measure
@@ -54,13 +54,13 @@ def rates(folder: Path, start_ns: int, end_ns: int) -> list[float]:
 
 
 def quiet_trial(server: Subject, folder: Path, measuring: Measure) -> tuple[Path, TrialRecord, TrialResult]:
-    """The first trial that neither other programs nor the hypervisor disturbed, by the kernel's counters alone, with
+    """The first trial that neither other programs nor the hypervisor disturbed, nor a machine that stood still, with
     its folder."""
 
     def measured(attempt: int) -> tuple[Path, TrialRecord, TrialResult]:
         return folder / str(attempt), *trial(server, folder / str(attempt), measuring)
 
-    return undisturbed(measured, lambda found: disturbed_by(found[2].metrics))
+    return undisturbed(measured, lambda found: trial_disturbed_by(found[2]))
 
 
 def test_the_warm_up_lasts_until_the_compiler_is_done_and_is_not_measured(server: Subject, tmp_path: Path) -> None:

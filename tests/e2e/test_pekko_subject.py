@@ -117,9 +117,12 @@ def test_no_ball_is_lost_on_any_dispatcher(
     with play(dispatcher=dispatcher, parallelism=2, pairs=3, balls=5) as game:
         first = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
         then = game.wait_for(
-            lambda series: series["reflection_messages_total"] > first["reflection_messages_total"] + 1000
+            lambda series: (
+                series["reflection_messages_total"] > first["reflection_messages_total"] + 1000
+                and series["reflection_balls"] == 15  # the first balls move while others are still thrown in
+            )
         )
-        assert then["reflection_balls"] == 15 and then["reflection_pairs"] == 3
+        assert then["reflection_pairs"] == 3
         assert then["reflection_throws_total"] >= then["reflection_messages_total"] > 2000
         assert then["reflection_allocated_bytes_total"] > first["reflection_allocated_bytes_total"]
         players = [stack for stack in stacks(game, pekko) if "reflection.dispatcher" in stack.partition("\n")[0]]
@@ -142,8 +145,7 @@ def test_no_ball_is_lost_whatever_else_is_changed(
 
 def test_a_mailbox_that_overflows_loses_balls_and_counts_them(play: Callable[..., Any]) -> None:
     with play(mailbox="bounded:4", balls=100, throughput=1) as game:
-        series = game.wait_for(lambda series: series["reflection_balls"] == 100)
-        assert series["reflection_balls_lost_total"] > 0
+        game.wait_for(lambda series: series["reflection_balls_lost_total"] > 0 and series["reflection_balls"] == 100)
         final = game.final()
     assert 0 < final["balls_lost"] < 100
     assert final["uncounted"] == 0 and final["unreceived"] == 0
@@ -195,8 +197,7 @@ def test_the_library_packs_increments(play: Callable[..., Any], metrics: str) ->
 def test_no_ball_is_lost_between_two_jvms(play: Callable[..., Any], serializer: str, compression: str) -> None:
     levels = {"transport": "artery-tcp", "serializer": serializer, "compression": compression, "heap": "128m"}
     with play(**levels, pairs=2, balls=50, payload=200) as game:
-        series = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
-        assert series["reflection_balls"] == 100
+        game.wait_for(lambda series: series["reflection_messages_total"] > 1000 and series["reflection_balls"] == 100)
         assert_no_ball_lost(game.final(), 100)
 
 

@@ -121,6 +121,14 @@ def test_a_go_program_that_does_not_collect_has_no_share(go_servers: dict[str, s
     assert run_one(experiment(subject, short_load()), tmp_path).go_collected == {}
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside other tests a JVM may need seconds to answer."""
+    monkeypatch.setattr("powerband.processes.jvm_attach._SOCKET_WITHIN_S", 60.0)
+    monkeypatch.setattr("powerband.processes.runtimes._ANSWERS_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("cpus", "collector"), [(1, "Serial"), ("all", "G1")])
 def test_a_jvm_is_asked(java_classes: str, cpus: int | str, collector: str, tmp_path: Path) -> None:
     """With one CPU the machine is no server-class machine, so the JVM takes the serial collector."""
@@ -129,6 +137,7 @@ def test_a_jvm_is_asked(java_classes: str, cpus: int | str, collector: str, tmp_
     assert (view["cpus"], view["chosen"]) == (counted(cpus), {"collector": collector})
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_jvm_that_is_told_a_number(java_classes: str, tmp_path: Path) -> None:
     options = ["-XX:ActiveProcessorCount=3", "-XX:+UseParallelGC"]
     (view,) = views(tmp_path, ["java", *options, "-cp", java_classes, "Server", "{port}", "sleep", "1", "4"], 1)

@@ -54,7 +54,8 @@ def failure_of(case: Experiment, folder: Path, **options: Any) -> tuple[str, str
 
 def test_a_counter_on_a_page_is_measured(tmp_path: Path) -> None:
     watcher = Watcher()
-    case = experiment(counting("counts:1000"))
+    steady_soon = Measure(warmup_min_ns=200 * MS, warmup_max_ns=20_000 * MS, **CALM)
+    case = experiment(counting("counts:1000"), measure=steady_soon)
     record = run_one(case, tmp_path, watcher=watcher)
     assert (record.status, record.failure) == ("measured", None)
     assert watcher.phases == ["launch", "ready", "warmup", "measure", "drain", "stop"]

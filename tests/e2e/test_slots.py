@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fakes.disturbance import FOREIGN_CORES_MAX, trial_disturbed_by, undisturbed
+from fakes.disturbance import FOREIGN_CORES_MAX, stood_still, trial_disturbed_by, undisturbed
 from fakes.stand import FAKES, MS, TrialDir, Watcher, always_steady, experiment, reference, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Measure, Ready, Subject
+from powerband.model.experiment import Experiment, Measure, Ready, Subject
 from powerband.model.load import Load
 from powerband.model.plan import TrialSpec
 from powerband.model.results import TrialResult
@@ -41,13 +42,18 @@ def python(how: str, slots: int, seconds: float) -> Subject:
 def tried(subject: Subject, users: int, folder: Path) -> tuple[TrialRecord, TrialResult]:
     load = Load(users=users, duration_ns=1_300 * MS, drain_ns=2_000 * MS)
     case = experiment(subject, load, measure=Measure(warmup_ns=500 * MS, foreign_cpu_max=FOREIGN_MAX))
+    return undisturbed(partial(trial, case, folder), lambda found: trial_disturbed_by(found[1]))
 
-    def measured(attempt: int) -> tuple[TrialRecord, TrialResult]:
-        directory = folder / str(attempt)
-        record = run_one(case, directory)
-        return record, measure(TrialDir(directory / "0001"), record, case)
 
-    return undisturbed(measured, lambda found: trial_disturbed_by(found[1]))
+def once_running(case: Experiment, folder: Path) -> tuple[TrialRecord, TrialResult]:
+    """The first trial in which the machine did not stand still, whatever else ran on it."""
+    return undisturbed(partial(trial, case, folder), lambda found: stood_still(found[1]))
+
+
+def trial(case: Experiment, folder: Path, attempt: int) -> tuple[TrialRecord, TrialResult]:
+    directory = folder / str(attempt)
+    record = run_one(case, directory)
+    return record, measure(TrialDir(directory / "0001"), record, case)
 
 
 @pytest.mark.parametrize(
@@ -106,10 +112,10 @@ def test_a_full_cpu_is_not_looked_at(tmp_path: Path) -> None:
         Load(users=16, duration_ns=MS * 900),
         measure=LOOKED,
     )
-    record = run_one(case, tmp_path)
+    record, result = once_running(case, tmp_path)
     assert record.slots["cpu_used"] >= 0.8
     assert set(record.slots) == {"cpu_used", "cpu_wanted"}
-    assert "slots" not in measure(TrialDir(tmp_path / "0001"), record, case).metrics
+    assert "slots" not in result.metrics
 
 
 def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -118,8 +124,7 @@ def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) ->
         Load(users=8, duration_ns=1_000 * MS),
         measure=Measure(warmup_ns=100 * MS, foreign_cpu_max=1.0, steal_max=1.0),
     )
-    record = run_one(case, tmp_path)
-    result = measure(TrialDir(tmp_path / "0001"), record, case)
+    _, result = once_running(case, tmp_path)
     assert "slots" not in result.metrics
     assert "one user alone got" in next(each.message for each in result.problems if each.code == "no_slots")
 

@@ -19,6 +19,7 @@ from subprocess import PIPE
 import pytest
 
 from fakes.needs import need_root
+from powerband.processes import jvm_attach
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed
 from powerband.processes.jvm_attach import NotAnsweredError, command_sent, thread_names
@@ -85,7 +86,10 @@ def test_a_probe_and_its_keeper_that_end_at_once_leave_nothing_behind(how: str, 
 
 
 @pytest.fixture
-def jvm(classes: Path) -> Iterator[int]:
+def jvm(classes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A JVM that is given a minute to answer: beside other tests it may need seconds."""
+    for limit in ("_SOCKET_WITHIN_S", "_NAMES_WITHIN_S"):
+        monkeypatch.setattr(jvm_attach, limit, 60.0)
     (port,) = pick_ports(1)
     command = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", str(classes), "LeakyServer", str(port), "1"]
     with subprocess.Popen(command) as process:
@@ -136,7 +140,7 @@ def test_a_jvm_is_asked_through_no_socket_of_others(jvm: int) -> None:
         why = "in the place of the JVM's attach socket"
         with (
             pytest.raises(NotAnsweredError, match=why),
-            command_sent(jvm, "threaddump", deadline_s=time.monotonic() + 2),
+            command_sent(jvm, "threaddump", deadline_s=time.monotonic() + 60),
         ):
             pass
         assert thread_names([jvm]) == {}
@@ -149,7 +153,7 @@ def test_a_request_that_another_user_left_is_not_taken_for_ours(jvm: int) -> Non
     with (
         as_nobody(path.touch),
         pytest.raises(NotAnsweredError, match=r"another user's \.attach_pid"),
-        command_sent(jvm, "threaddump", deadline_s=time.monotonic() + 2),
+        command_sent(jvm, "threaddump", deadline_s=time.monotonic() + 60),
     ):
         pass
     assert path.stat().st_uid == NOBODY

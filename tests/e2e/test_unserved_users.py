@@ -87,7 +87,8 @@ def test_users_with_several_requests_in_flight_are_left_out_as_well(tmp_path: Pa
     assert value(row, "error_rate") == pytest.approx(56 / 64, abs=0.01)
 
 
-REJOINING = {"timeout": "300ms", "join": "20/s", "websocket": {"rejoin_after": "300ms"}}
+# They wait for longer than the machine pauses: a user who is answered must not leave the first three in a pause.
+REJOINING = {"timeout": "2s", "join": "20/s", "duration": "5s", "websocket": {"rejoin_after": "300ms"}}
 
 
 @pytest.mark.parametrize(

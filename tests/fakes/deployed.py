@@ -22,6 +22,7 @@ KNOB_SERVER = ROOT / "examples" / "knob_server.py"
 SHORT = ("--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--order", "blocks")
 PAUSES = ("--think", "1ms")  # users that pause get no looks at slots, which take two seconds
 KNOB = ("--apply", "POST /knob {n}")
+OUTLASTING = ("--duration", "1s")  # a pause of the machine
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The CPU that other programs and the hypervisor used while a test measured, by the kernel's counters, and repetition
-of the measurement if that was too much. Whether a test measures again depends on these counters alone, never on its
-result."""
+of the measurement if that was too much, or if the machine stood still meanwhile, by the load engine's clock. Whether a
+test measures again depends on these alone, never on its result."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from fakes.needs import without
+from powerband.analyze.trial.faults import STOPPED
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
 from powerband.model.results import TrialResult
 from powerband.search.noise import cpu_times
@@ -60,9 +61,15 @@ def disturbed_by(metrics: Mapping[str, float], *, beside_cores: float = 0.0) -> 
 
 
 def trial_disturbed_by(result: TrialResult, *, beside_cores: float = 0.0) -> str:
-    """The disturbance of a trial as `disturbed_by`, or of the looks after it, by the trial's notes."""
+    """The disturbance of a trial as `disturbed_by` or `stood_still`, or of the looks after it, by the trial's notes."""
     notes = (each.message for each in result.problems if each.code == "no_slots" and "meanwhile" in each.message)
-    return disturbed_by(result.metrics, beside_cores=beside_cores) or next(notes, "")
+    return disturbed_by(result.metrics, beside_cores=beside_cores) or stood_still(result) or next(notes, "")
+
+
+def stood_still(result: TrialResult) -> str:
+    """The stop of the whole machine, or of the load engine, in a trial, in words; empty if there was none. No counter
+    of the kernel shows it."""
+    return next((each.message for each in result.problems if each.code == STOPPED), "")
 
 
 def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
@@ -75,8 +82,9 @@ def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
 def spoilt(analysis: Mapping[str, Any]) -> str:
     """The disturbance of the first invalid trial of a run that was disturbed; empty if there is no such trial."""
     for trial in analysis["trials"]:
-        if any(problem["fatal"] for problem in trial["problems"]) and (said := disturbed_by(trial["metrics"])):
-            return said
+        fatal = {problem["code"]: problem["message"] for problem in trial["problems"] if problem["fatal"]}
+        if fatal and (said := disturbed_by(trial["metrics"]) or fatal.get(STOPPED, "")):
+            return str(said)
     return ""
 
 

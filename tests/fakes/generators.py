@@ -36,7 +36,7 @@ def generator_up(
         yield Generator(name=name, **order, **told), process
     finally:
         process.stdin.close()
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()
 
 

@@ -21,7 +21,7 @@ from powerband.processes.ports import pick_ports
 from powerband.processes.toolchain import build_once, given_values
 
 READY_S = 60
-FINAL_S = 20
+FINAL_S = 60
 
 
 @dataclass(frozen=True)

@@ -133,12 +133,13 @@ def main():
         say(f"Error: listen EADDRINUSE: address already in use :::{how.partition(':')[2]}")
         sys.exit(1)
     if how == "many-children":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that they are deaf from the start
         for _ in range(3):
             if os.fork() == 0:
                 os.setsid()
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 time.sleep(600)
                 os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if how == "error-500":
         Handler.status = 500
     if how == "crash-on-load":
