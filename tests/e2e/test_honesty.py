@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fakes.deployed import other_machine
-from fakes.disturbance import disturbed_by, undisturbed
+from fakes.disturbance import stood_still, trial_disturbed_by, undisturbed
 from fakes.needs import without
 from fakes.stand import FAKES, MS, experiment, reference, run_one, short_load
 from powerband.analyze.trial.honesty import MACHINE_CODES
@@ -25,6 +25,7 @@ from powerband.store import TrialDir
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 FIXED = Measure(warmup_ns=300 * MS, slots=False)
+OUTLASTING = short_load(duration_ns=1_500 * MS)  # a pause of the machine, in which no user is answered
 
 
 def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
@@ -46,11 +47,21 @@ def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
     return result, codes - MACHINE_CODES - of_the_moment
 
 
+def unstopped(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
+    """As `judged`, of the first trial in which the load engine did not stand still with the whole machine: that costs
+    users their answers, and the law the time between an answer and the next request."""
+
+    def once(attempt: int) -> tuple[TrialResult, set[str]]:
+        return judged(case, folder / str(attempt))
+
+    return undisturbed(once, lambda found: stood_still(found[0]))
+
+
 @pytest.mark.crowded
 def test_a_pool_bound_to_its_connections_is_measured_and_its_starved_users_are_told_of(tmp_path: Path) -> None:
     subject = reference("--model", "fixed", "--threads", "8", "--unit", "connection", "--wait", "5ms")
     case = experiment(subject, short_load(users=64, duration_ns=1_500 * MS, drain_ns=200 * MS), measure=FIXED)
-    result, codes = judged(case, tmp_path)
+    result, codes = unstopped(case, tmp_path)
     assert codes == {"starved_users", "unanswered_percentiles"}
     (told,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
     assert told.startswith("56 of 64 users")
@@ -64,7 +75,7 @@ def test_a_server_that_stands_still_is_told(tmp_path: Path) -> None:
     def tried(attempt: int) -> tuple[TrialResult, set[str]]:
         return judged(case, tmp_path / str(attempt))
 
-    result, codes = undisturbed(tried, lambda found: disturbed_by(found[0].metrics))
+    result, codes = undisturbed(tried, lambda found: trial_disturbed_by(found[0]))
     assert result.valid and "stood_still" in codes
 
 
@@ -73,9 +84,10 @@ def test_a_server_that_stands_still_is_told(tmp_path: Path) -> None:
 def test_littles_law_is_exact_whatever_the_edges_cut(tmp_path: Path, load: dict[str, object]) -> None:
     """The loads have several requests in flight, pauses nearly as long as the window, or several event loops."""
     case = experiment(reference("--wait", "20ms"), short_load(duration_ns=2_000 * MS, **load), measure=FIXED)
-    result, codes = judged(case, tmp_path)
+    result, codes = unstopped(case, tmp_path)
     assert result.metrics["littles_law_deviation"] < 0.005
-    assert codes <= {"few_requests"}
+    # A server that other programs hold up while users pause so long may leave one of them without an answer.
+    assert codes <= {"few_requests", *(("starved_users", "unanswered_percentiles") if "think" in load else ())}
 
 
 @pytest.mark.crowded
@@ -119,7 +131,7 @@ def test_a_server_that_another_program_started_is_told_of(engine: Path, tmp_path
     subject = Subject(name="asks", command=("sh", "-c", f"sleep 0.05; echo {{port}} > {asked}; sleep 60"))
     with subprocess.Popen(["sh", "-c", daemon], start_new_session=True) as started:
         try:
-            result, codes = judged(experiment(subject, short_load(), measure=FIXED), tmp_path)
+            result, codes = judged(experiment(subject, OUTLASTING, measure=FIXED), tmp_path)
         finally:
             os.killpg(started.pid, signal.SIGKILL)
     assert codes <= {"served_by_another", "few_requests"}
@@ -139,7 +151,7 @@ def test_a_server_on_another_address_is_not_taken_for_the_command_that_asks_for_
     asked = tmp_path / "asked"
     os.mkfifo(asked)
     with other_machine() as machine:
-        address = machine.address if far else f"{machine.address[:-1]}1"
+        address = machine.address if far else machine.here
         inside = f"ip netns exec {machine.name} " if far else ""
         serve = f"{inside}{engine} serve --host {address} --wait 5ms --port"
         url = f"http://{address}:{{port}}/"
@@ -147,7 +159,7 @@ def test_a_server_on_another_address_is_not_taken_for_the_command_that_asks_for_
         daemon = f"read port < {asked}; {serve} $port & wait"
         with subprocess.Popen(["sh", "-c", daemon], start_new_session=True) as started:
             try:
-                case = experiment(asks, short_load(), measure=FIXED, allow_hosts=(address,))
+                case = experiment(asks, OUTLASTING, measure=FIXED, allow_hosts=(address,))
                 result, codes = judged(case, tmp_path / "asks")
             finally:
                 os.killpg(started.pid, signal.SIGKILL)
@@ -157,6 +169,6 @@ def test_a_server_on_another_address_is_not_taken_for_the_command_that_asks_for_
         assert told.endswith("memory and threads are not known") is far and (result.cpus is None) is far
         assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics
         own = Subject(name="own", command=(*serve.split(), "{port}"), url=url)
-        case = experiment(own, short_load(), measure=FIXED, allow_hosts=(address,))
+        case = experiment(own, OUTLASTING, measure=FIXED, allow_hosts=(address,))
         result, codes = judged(case, tmp_path / "own")
         assert "served_by_another" not in codes and result.metrics["subject_cpu_cores"] > 0

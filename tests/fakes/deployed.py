@@ -77,10 +77,11 @@ def tune(folder: Path, url: str, *options: str) -> tuple[subprocess.CompletedPro
 
 @dataclass(frozen=True)
 class OtherMachine:
-    """A network namespace, which counts as another host."""
+    """A network namespace, which counts as another host. `here`: the address of this machine's end of the cable."""
 
     name: str
     address: str
+    here: str
 
 
 @contextmanager
@@ -105,7 +106,7 @@ def other_machine() -> Iterator[OtherMachine]:
             f"ip -n {name} link set eth0 up",
         ):
             subprocess.run(words.split(), check=True)
-        yield OtherMachine(name, there)
+        yield OtherMachine(name, there, here)
     finally:
         # The kernel ends a namespace's end of a cable some time after the namespace, and with it the one here.
         subprocess.run(["ip", "link", "del", cable], check=False)

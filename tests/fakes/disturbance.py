@@ -67,9 +67,13 @@ def trial_disturbed_by(result: TrialResult, *, beside_cores: float = 0.0) -> str
 
 
 def stood_still(result: TrialResult) -> str:
-    """The stop of the whole machine, or of the load engine, in a trial, in words; empty if there was none. No counter
-    of the kernel shows it."""
-    return next((each.message for each in result.problems if each.code == STOPPED), "")
+    """The stop of the whole machine, or of the load engine, in a trial; empty if there was none."""
+    return stopped(each.code for each in result.problems)
+
+
+def stopped(codes: Iterable[str]) -> str:
+    """The same of a trial with problems of these codes. No counter of the kernel shows it."""
+    return "the load engine stood still" if STOPPED in codes else ""
 
 
 def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
@@ -82,9 +86,9 @@ def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
 def spoilt(analysis: Mapping[str, Any]) -> str:
     """The disturbance of the first invalid trial of a run that was disturbed; empty if there is no such trial."""
     for trial in analysis["trials"]:
-        fatal = {problem["code"]: problem["message"] for problem in trial["problems"] if problem["fatal"]}
-        if fatal and (said := disturbed_by(trial["metrics"]) or fatal.get(STOPPED, "")):
-            return str(said)
+        fatal = [problem["code"] for problem in trial["problems"] if problem["fatal"]]
+        if fatal and (said := disturbed_by(trial["metrics"]) or stopped(fatal)):
+            return said
     return ""
 
 
