@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from fakes import synthetic, synthetic_verdicts
-from fakes.report_browser import DRAWN, EVIL, SETTLED, Open
+from fakes.report_browser import DRAWN, EVIL, Open, resize
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.trade_offs import trade_offs
 from powerband.files.experiment_file import load_experiment
@@ -369,8 +369,7 @@ def test_a_formula_in_a_name_is_none_in_a_spreadsheet(visit: Open, tmp_path: Pat
 def test_choosers_and_buttons_fit_a_phone(visit: Open, many: Path) -> None:
     page = visit(many, width=320)
     for width in (320, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.evaluate(SETTLED)
+        resize(page, width, 900)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         for box in page.query_selector_all(".chart"):
             drawn = box.evaluate(DRAWN)

@@ -42,11 +42,20 @@ class Served:
         return json.loads(self.get(path)[1])
 
 
+NOT_NICE = """
+import runpy
+from powerband.live import watch
+watch.NICE = 0
+runpy.run_module("powerband.live", run_name="__main__")
+"""
+
+
 @contextmanager
-def served(directory: Path) -> Iterator[Served]:
-    """Runs the server until the block ends, when its stdin is closed."""
+def served(directory: Path, *, nice: bool = True) -> Iterator[Served]:
+    """Runs the server until the block ends, when its stdin is closed. `nice`: with the lowest priority, as beside a
+    run, with which it hardly runs where other tests keep all CPUs busy."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "powerband.live", str(directory)],
+        [sys.executable, *(("-m", "powerband.live") if nice else ("-c", NOT_NICE)), str(directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -82,7 +82,7 @@ def prometheus_started(command: Sequence[str], address: str, folder: Path) -> It
             yield Prometheus(f"http://{address}")
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def _is_ready(url: str) -> bool:

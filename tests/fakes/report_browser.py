@@ -56,6 +56,14 @@ SETTLED = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done
 Open = Callable[..., Page]
 
 
+def resize(page: Page, width: int, height: int) -> None:
+    """Gives the page this size, and waits until it is drawn for it: the browser may tell a page of its new size later
+    than it answers."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function("([width, height]) => innerWidth === width && innerHeight === height", arg=[width, height])
+    page.evaluate(SETTLED)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One browser for all tests of a module in a worker, since starting it takes longer than most of them. Not for the
@@ -93,11 +101,12 @@ class Pages:
         )
         self._contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
         page.on("console", lambda message: self._complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self._complaints.append(str(error)))
         page.on("request", lambda request: self._requests.append(request.url))
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready]", timeout=30_000)
+        page.wait_for_selector("html[data-ready]")
         assert page.evaluate("document.documentElement.dataset.ready") == "yes"
         return page
 

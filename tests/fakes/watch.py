@@ -31,4 +31,4 @@ def watched_by(*arguments: str, folder: Path | None = None) -> Iterator[str]:
             yield address[0]
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(30)
+            process.wait(60)

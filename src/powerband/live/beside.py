@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_S = 20.0  # longest wait for the page's address, which takes a second, on a busy machine some
-END_S = 8.0  # longer than the page waits for viewers (`LEAVE_S`) and for their last answers
+START_S = 60.0  # longest wait for the page's address, which takes a second, on a busy machine some
+END_S = 30.0  # longer than the page waits for viewers (`LEAVE_S`) and, with its low priority, for a CPU
 
 
 @contextmanager
