@@ -42,7 +42,7 @@ def installed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["venv", "--quiet", "--python", "python3", folder / "powerband"],
         ["pip", "install", "--quiet", "--python", python, package],
     ):
-        subprocess.run([uv, *words], env=env, check=True, timeout=120)
+        subprocess.run([uv, *words], env=env, check=True, timeout=300)
     return folder
 
 

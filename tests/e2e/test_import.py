@@ -153,7 +153,7 @@ def test_a_converted_plan_runs_on_the_reference_server(
     assert invoke(["import", "work.jmx", "-o", "work.yaml", "--", *server]) == 0
     assert invoke(["check", "work.yaml"]) == 0
     quick = {
-        "load.duration": "300ms",
+        "load.duration": "1s",
         "measure.warmup": "0s",
         "measure.repeats": 1,
         "measure.retries": 0,

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("eng
 TUNE = (sys.executable, "-m", "powerband", "tune")
 
 
-def told(answers: list[str], folder: Path, within_s: float = 60.0) -> tuple[int, str]:
+def told(answers: list[str], folder: Path, within_s: float = 120.0) -> tuple[int, str]:
     """Runs `powerband tune` on a terminal of its own, and returns its exit code and everything shown there. An answer
     is typed whenever the output ends with a colon."""
     here, there = pty.openpty()
@@ -36,7 +36,7 @@ def told(answers: list[str], folder: Path, within_s: float = 60.0) -> tuple[int,
                 answered = len(said)
                 os.write(here, (left.pop(0) + "\n").encode())
         os.close(here)
-        return process.wait(timeout=10), said.replace("\r\n", "\n")
+        return process.wait(timeout=60), said.replace("\r\n", "\n")
 
 
 def test_a_known_server_is_proposed_with_its_knob_and_nothing_is_started(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_placeholders_in_variables_before_the_command_count(
 
 @pytest.mark.long
 def test_the_line_is_run_once_it_is_confirmed(tmp_path: Path, engine: Path) -> None:
-    code, said = told([f"{engine} serve --wait 1ms", "y", "1", "1,8", "/", "10s", "y"], tmp_path, 120.0)
+    code, said = told([f"{engine} serve --wait 1ms", "y", "1", "1,8", "/", "10s", "y"], tmp_path, 240.0)
     assert "Its help names what can vary" in said and "threads (--threads)" in said, said
     (run,) = (tmp_path / "runs").iterdir()
     command = json.loads((run / "host.json").read_text())["command"]

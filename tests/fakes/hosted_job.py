@@ -99,7 +99,7 @@ def build_wheel(folder: Path, engine: Path) -> Path:
     uv = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
     environment = os.environ | {"POWERBAND_BUILT_ENGINE": str(engine)}
     subprocess.run(
-        [uv, "build", "--quiet", "--wheel", "--out-dir", folder], cwd=ROOT, env=environment, check=True, timeout=120
+        [uv, "build", "--quiet", "--wheel", "--out-dir", folder], cwd=ROOT, env=environment, check=True, timeout=300
     )
     (wheel,) = folder.glob("*.whl")
     return wheel
