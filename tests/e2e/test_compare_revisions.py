@@ -35,7 +35,8 @@ def test_a_revision_that_is_many_times_slower_is_worse(
     (change,) = found.changes
     assert change.verdict is Verdict.WORSE, found.sentence
     assert change.ratio is not None and change.ratio.value < 0.5
-    assert analysis.race is not None and analysis.race.trials < analysis.race.grid_trials
+    assert analysis.race is not None and analysis.race.ended_by == "decided"
+    assert analysis.race.blocks < experiment.measure.repeats
     assert invoke(["compare", str(run.path), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == "worse"
 
