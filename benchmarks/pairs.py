@@ -109,7 +109,8 @@ class Spread:
         """The median as text, with the ends if there was more than one repeat."""
         if self.n == 1:
             return format(self.middle, form)
-        return f"{self.middle:{form}} ({self.low:{form}} to {self.high:{form}})"
+        low, high = format(self.low, form), format(self.high, form)
+        return f"{self.middle:{form}} ({low}{'–' if low[0].isdigit() else ' to '}{high})"
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -174,7 +174,7 @@ def test_each_section_repeats_as_often_as_it_is_told(
     assert measured.calls == each * pairs + (name == "probe"), "the probe's server is loaded once before"
     cells = {cell.strip() for line in lines for cell in line.split("|")}
     assert cells & VERDICTS or name == "switches", lines
-    assert bool(re.search(r"\(\S+ to \S+\)", " ".join(lines))) == (pairs > 1), (
+    assert bool(re.search(r"\(\S+(–| to )\S+\)", " ".join(lines))) == (pairs > 1), (
         "ends are shown where there is more than one repeat"
     )
 
@@ -185,9 +185,7 @@ def test_the_share_of_the_bench_is_of_as_many_starts_as_it_is_told(monkeypatch: 
     lines = list(bench_share.cost("engine", 3))
     assert parse_experiment(asked[0], "bench-share").measure.repeats == 3
     assert lines[0] == "1 of 3 starts told of nothing"
-    assert (
-        lines[-1] == "| control plane and probes | 1.50 (1.00 to 2.00) % of one core | at most 3 % of one core | met |"
-    )
+    assert lines[-1] == "| control plane and probes | 1.50 (1.00–2.00) % of one core | at most 3 % of one core | met |"
 
 
 def test_an_answer_counts_where_it_is_right_and_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +193,7 @@ def test_an_answer_counts_where_it_is_right_and_within_its_bound(monkeypatch: py
     monkeypatch.setattr(answer, "rows", lambda folder: iter([answer.Row("x", ("tune",), ("a",), 0.05, 45.0)]))
     monkeypatch.setattr(answer, "answered", lambda *_, **__: answer.Answered(9.0, 3, *next(found)))
     lines = list(answer.seconds("engine", 4))
-    assert lines[-1] == "| x | 9 (9 to 9) | 3 (3 to 3) | 3 of 4 | 45 s | NOT met |"
+    assert lines[-1] == "| x | 9 (9–9) | 3 (3–3) | 3 of 4 | 45 s | NOT met |"
 
 
 def test_a_race_that_names_nothing_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,14 +210,12 @@ def test_a_race_that_names_nothing_counts_for_nothing(monkeypatch: pytest.Monkey
 def test_a_section_tells_the_median_and_not_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_plane, "_of_a_run", Measured(lambda at: (at, at, at)))
     text = "\n".join(control_plane.cost("engine", 9))
-    assert (
-        "| control plane while trials measure | 5.00 (2.00 to 8.00) % of one core | at most 2 % of one core |" in text
-    )
+    assert "| control plane while trials measure | 5.00 (2.00–8.00) % of one core | at most 2 % of one core |" in text
     monkeypatch.setattr(analysis, "run", Measured(lambda at: Usage(at, at, "")))
     monkeypatch.setattr(analysis, "openings_s", lambda *_: [])
     monkeypatch.setattr(analysis, "large_run", SECTIONS["analysis"][1]["large_run"])
     text = "\n".join(analysis.speed("engine", 3))
-    assert "| analysis | 2.00 (1.00 to 3.00) s | at most 5 s | met |" in text
+    assert "| analysis | 2.00 (1.00–3.00) s | at most 5 s | met |" in text
     assert "skipped: no Chromium" in text
 
 
@@ -292,7 +288,7 @@ def test_the_lines_beside_jmeter_are_made_of_every_pair(tmp_path: Path) -> None:
     lines = tuple(jmeter_pairs._table(trials))
     assert "| mean ms | 20.00 | 20.40 | +0.40 (+0.40 to +0.40) | 1.60 | met |" in lines
     assert "| goodput per s | 20000002.5 | 20400002.5 | +2.00% (+2.00% to +2.00%) | 3% | met |" in lines
-    assert lines[-1] == "| CPU, us a request | 20000.0 | 20400.0 | 1.0 (1.0 to 1.0) times | | |"
+    assert lines[-1] == "| CPU, us a request | 20000.0 | 20400.0 | 1.0 (1.0–1.0) times | | |"
     found = kept_lines.Kept("jmeter", "", "", "", "", 6, "", 0.0, lines)
     assert kept_lines.read(kept_lines.write(found, tmp_path)) == found
     assert table_lines("\n".join(lines)) == found.rows

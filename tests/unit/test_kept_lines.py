@@ -30,13 +30,13 @@ def test_every_value_of_every_repeat_is_kept_and_no_line_of_a_table_as_text(tmp_
     _, _, _, first, second, _ = map(json.loads, path.read_text().splitlines())
     assert first["given"] == {"name": "CPU", "values": [1.0, 3.0], "unit": "s", "form": ".1f", "at_most": 5}
     assert second["given"]["result"] == {"is": "Comparison", "ours": [1.0, 2.0], "theirs": [2.0, 8.0]}
-    assert "2.0 (1.0 to 3.0)" not in path.read_text()
+    assert "2.0 (1.0–3.0)" not in path.read_text()
 
 
 def test_another_value_makes_another_line(tmp_path: Path) -> None:
     path = write(FOUND, tmp_path)
     path.write_text(path.read_text().replace('"values": [1.0, 3.0]', '"values": [1.0, 9.0]'))
-    assert read(path).lines[2] == "| CPU | 5.0 (1.0 to 9.0) s | at most 5 s | undecided |"
+    assert read(path).lines[2] == "| CPU | 5.0 (1.0–9.0) s | at most 5 s | undecided |"
     assert read(path) != FOUND
 
 
@@ -44,7 +44,7 @@ def test_a_page_gets_the_section_between_its_marks() -> None:
     page = put("before\n<!-- http -->\nold\n<!-- /http -->\nafter\n", FOUND, "data")
     text = blocks(LINES)
     assert text == f"skipped: k6\n\n{HEAD}\n{LINES[2]}\n{LINES[3]}\n\ntargets: none"
-    footer = "*2026-12-01, commit abc1234, repeats: 2, steal 0.1%: [data](data/http.jsonl).*"
+    footer = "*2026-12-01, commit abc1234, repeats: 2: [data](data/http.jsonl).*"
     assert page == f"before\n<!-- http -->\n{text}\n\n{footer}\n<!-- /http -->\nafter\n"
     assert put(page, FOUND, "data") == page
     with pytest.raises(ValueError, match="lacks the marks"):

@@ -71,15 +71,13 @@ def test_a_ratio_is_the_median_within_pairs_not_that_of_medians() -> None:
     made = compare(lambda: next(ours), lambda: next(theirs), 3)
     assert (made.ours, made.theirs) == ((1.0, 2.0, 9.0), (2.0, 8.0, 9.0))
     assert made.ratio == Spread(0.5, 0.25, 1.0, 3, is_interval=False)
-    assert row("x", 64, made, 1.0).startswith("| x | 64 | 2.00 | 8.00 | 0.500 (0.250 to 1.000) | 1.000 |")
+    assert row("x", 64, made, 1.0).startswith("| x | 64 | 2.00 | 8.00 | 0.500 (0.250–1.000) | 1.000 |")
 
 
 def test_lines_show_ends_target_and_verdict() -> None:
     made = Comparison([5.71, 5.80, 5.86, 5.90, 6.04], [10.0] * 5)
-    assert row("oha", 1_000, made, 0.6) == (
-        "| oha | 1,000 | 5.86 | 10.00 | 0.586 (0.571 to 0.604) | 0.600 | undecided |"
-    )
+    assert row("oha", 1_000, made, 0.6) == ("| oha | 1,000 | 5.86 | 10.00 | 0.586 (0.571–0.604) | 0.600 | undecided |")
     assert figure("CPU", [1.0], "s", ".2f") == "| CPU | 1.00 s |  |  |"
-    assert figure("CPU", [1.0, 3.0], "s", ".1f", at_most=5) == "| CPU | 2.0 (1.0 to 3.0) s | at most 5 s | met |"
-    assert figure("lost", [0, 0], "", ".0f", at_most=0) == "| lost | 0 (0 to 0) | at most 0 | met |"
+    assert figure("CPU", [1.0, 3.0], "s", ".1f", at_most=5) == "| CPU | 2.0 (1.0–3.0) s | at most 5 s | met |"
+    assert figure("lost", [0, 0], "", ".0f", at_most=0) == "| lost | 0 (0–0) | at most 0 | met |"
     assert figure("rate", [2.0], "", ".0f", at_least=4) == "| rate | 2 | at least 4 | NOT met |"
