@@ -56,7 +56,7 @@ def test_what_the_loops_ran_is_neither_the_servers_nor_foreign(tmp_path: Path) -
 
 
 def test_another_program_is_foreign_beside_them(tmp_path: Path) -> None:
-    with burning(1.8):  # with less, a window of one second may fall between its bursts
+    with burning(1.8):  # with less, a short window may fall between its bursts
         metrics = measured(tmp_path)[1].metrics
     assert metrics["host_foreign_cores"] > 0.1
 

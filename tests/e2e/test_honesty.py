@@ -48,8 +48,8 @@ def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
 
 
 def unstopped(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
-    """As `judged`, of the first trial in which the load engine did not stand still with the whole machine: that costs
-    users their answers, and the law the time between an answer and the next request."""
+    """Runs the trial again if the load engine stood still, and returns what `judged` does. A stop costs users their
+    answers, and adds to the time between an answer and the next request."""
 
     def once(attempt: int) -> tuple[TrialResult, set[str]]:
         return judged(case, folder / str(attempt))

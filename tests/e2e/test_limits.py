@@ -67,13 +67,13 @@ def ours() -> list[Path]:
     found = [cgroups._hierarchy(name) for name in ("cpu", "memory")]
     folders = {folder for each in found if each is not None for folder in each.folders}
     named = [path for folder in folders for path in folder.glob("powerband-*")]
-    found = [path for path in named if f"-{os.getpid()}-" in path.name or not living(path.name)]
-    return [path for path in found if path.exists()]  # another powerband may have removed its own, and ended, meanwhile
+    # Another powerband may have removed its own, and ended, meanwhile.
+    return [path for path in named if is_left(path.name) and path.exists()]
 
 
-def living(name: str) -> bool:
+def is_left(name: str) -> bool:
     ours = cgroups._OURS.fullmatch(name)
-    return ours is None or cgroups._lives(ours[2], ours[3])
+    return ours is not None and (ours[2] == str(os.getpid()) or not cgroups._lives(ours[2], ours[3]))
 
 
 def computing(folder: Path, quota: float) -> TrialResult:
@@ -91,7 +91,8 @@ def computing(folder: Path, quota: float) -> TrialResult:
 
 
 def held_up_by(result: TrialResult) -> str:
-    """What held the trial up, by the kernel's counters and the load engine's own; empty if nothing did."""
+    """The disturbance of a trial as `disturbed_by`, or the note that its load engine was late; empty if there is
+    neither."""
     late = (problem.message for problem in result.problems if problem.code in LATE)
     return disturbed_by(result.metrics) or next(late, "")
 
@@ -165,11 +166,11 @@ def test_what_a_killed_powerband_left_is_removed_by_the_next(tmp_path: Path) -> 
 
 def entered(pid: int) -> bool:
     """Whether a process is in one of the cgroups that this powerband made."""
-    found = False
     for folder in made_by(pid):
         with suppress(OSError):  # removed meanwhile
-            found = found or bool((folder / "cgroup.procs").read_text())
-    return found
+            if (folder / "cgroup.procs").read_text():
+                return True
+    return False
 
 
 def made_by(pid: int) -> list[Path]:

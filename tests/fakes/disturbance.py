@@ -67,12 +67,13 @@ def trial_disturbed_by(result: TrialResult, *, beside_cores: float = 0.0) -> str
 
 
 def stood_still(result: TrialResult) -> str:
-    """The stop of the whole machine, or of the load engine, in a trial; empty if there was none."""
+    """Says that the load engine did not run for a while, as where the whole machine stops; empty if it always ran. No
+    counter of the kernel shows it."""
     return stopped(each.code for each in result.problems)
 
 
 def stopped(codes: Iterable[str]) -> str:
-    """The same of a trial with problems of these codes. No counter of the kernel shows it."""
+    """Says the same, from the codes of a trial's problems."""
     return "the load engine stood still" if STOPPED in codes else ""
 
 
