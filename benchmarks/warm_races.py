@@ -4,10 +4,10 @@ there: which is named, and how near the figures are to those after that minute.
     python -m benchmarks.warm_races [--races 20] [--only jvm spring] [--profile normal] [--minutes 60]
         [--folder runs/warm-races]
 
-`jvm` is the JDK's own server whose handler computes, `spring` Spring Boot on the subject of that name. What is true is
-measured first, once for a folder: fresh starts of both settings that are loaded for over a minute. Each also shows how
-its own rate after its warm-up compares with that after a minute. Then each race is a run of the profile as `tune` has
-it. One line of JSON is kept for each: called again, it goes on until there are so many.
+`jvm` is the JDK's own server whose handler computes, `spring` Spring Boot on the subject of that name. Each race is a
+run of the profile as `tune` has it. What is true is measured in the same hours, before the first and before every third
+race: a fresh start of both settings that is loaded for over a minute. It also shows how its own rate after its warm-up
+compares with that after a minute. One line of JSON is kept for each: called again, it goes on until there are so many.
 Nothing else should run on the machine.
 """
 
@@ -49,7 +49,8 @@ AS_TUNE = {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True}
 USERS = 64
 TRUTH_DURATION_S, EARLY_S, LATE_S = 85, 10, 30
 """The measured seconds of a start for the truth, and those at its begin and its end that are compared."""
-TRUTH_STARTS = 8  # starts of a JVM differ by some 3 %
+RACES_OF_A_TRUTH = 3
+"""So many races of a case follow each measurement of its truth."""
 RIGHT_SHARE = 19 / 20
 WITHIN = 0.05
 STARTS_OF_RACE = 3  # of each setting, in most races
@@ -57,9 +58,9 @@ STARTS_OF_RACE = 3  # of each setting, in most races
 
 @dataclass(frozen=True)
 class Truth:
-    """Rates of both settings after a minute of load, in the order of `TIERS`: the medians of their starts. `early`: for
-    each start of each, the rate of the `EARLY_S` after its warm-up, as a ratio to its own rate after a minute; empty:
-    not known."""
+    """Rates of both settings after a minute of load, in the order of `TIERS`: the medians of their starts (a kept line
+    has one of each, an older one several). `early`: for each start of each, the rate of the `EARLY_S` after its
+    warm-up, as a ratio to its own rate after a minute; empty: not known."""
 
     case: str
     rates: tuple[float, ...]
@@ -154,21 +155,37 @@ def rates_of(analysis: Mapping[str, Any]) -> tuple[float | None, ...]:
     return tuple(None if found.get(tier) is None else float(found[tier]["value"]) for tier in TIERS)
 
 
-def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
-    """Measures the truth of a case. Raises RuntimeError if a setting has no valid start that nobody disturbed."""
-    keys = {"load.duration": f"{TRUTH_DURATION_S}s", "measure.repeats": str(starts)}
+def measured_truth(case: str, built: Path, folder: Path) -> Truth:
+    """Measures the truth of a case by one start of each setting. Raises RuntimeError if one is not valid, or was
+    disturbed."""
+    keys = {"load.duration": f"{TRUTH_DURATION_S}s", "measure.repeats": "1"}
     runs = folder / "truth" / case
     analysis, _ = run(experiment(case, built, keys, {"order": "blocks"}), runs)
-    (made,) = (runs / "runs").iterdir()
-    found: dict[int, list[tuple[float, float]]] = {tier: [] for tier in TIERS}
+    made = max((runs / "runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    found: dict[int, tuple[float, float]] = {}
     for trial in analysis["trials"]:
         if not any(problem["fatal"] or problem["code"] in DISTURBED_CODES for problem in trial["problems"]):
             lines = (made / "trials" / f"{trial['number']:04}" / "events.jsonl").read_text().splitlines()
-            found[trial["setting"]["levels"]["tier"]].append(first_and_last(map(json.loads, lines)))
-    if not all(found.values()):
+            found[trial["setting"]["levels"]["tier"]] = first_and_last(map(json.loads, lines))
+    if len(found) < len(TIERS):
         raise RuntimeError(f"{case}: {' '.join(analysis['answer']['sentences'])}")
-    rates = tuple(statistics.median(last for _, last in each) for each in found.values())
-    return Truth(case, rates, tuple(tuple(first / last for first, last in each) for each in found.values()))
+    each = [found[tier] for tier in TIERS]
+    return Truth(case, tuple(last for _, last in each), tuple((first / last,) for first, last in each))
+
+
+def truths_of(kept: Iterable[Truth]) -> dict[str, Truth]:
+    """The truth of each case from all its kept lines."""
+    lines: dict[str, list[Truth]] = {}
+    for row in kept:
+        lines.setdefault(row.case, []).append(row)
+    return {
+        case: Truth(
+            case,
+            tuple(statistics.median(rates) for rates in zip(*(row.rates for row in rows), strict=True)),
+            tuple(sum(each, ()) for each in zip(*(row.early for row in rows if row.early), strict=True)),
+        )
+        for case, rows in lines.items()
+    }
 
 
 def first_and_last(events: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
@@ -256,33 +273,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
     parser.add_argument("--profile", choices=list(PROFILES), default="normal")
     parser.add_argument("--minutes", type=float, default=60, help="nothing further begins after this time")
-    parser.add_argument("--truth-starts", type=int, default=TRUTH_STARTS, help="of each setting, a minute each")
     parser.add_argument("--folder", type=Path, default=Path("runs/warm-races"), help="where they are kept")
     options = parser.parse_args(arguments)
     for case in [case for case in options.only if shutil.which(CASES[case]) is None]:
         print(f"left out: {case}, for want of {CASES[case]}", file=sys.stderr)
         options.only.remove(case)
     kept, truths_kept = options.folder / "races.jsonl", options.folder / "truths.jsonl"
-    done = read_rows(kept, Outcome)
-    truths = {truth.case: truth for truth in read_rows(truths_kept, Truth)}
+    done, truths = read_rows(kept, Outcome), read_rows(truths_kept, Truth)
     deadline_s = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="powerband-warm-") as folder:
         built = {case: Path(folder, case) for case in options.only}
         for case in options.only:
             built[case].mkdir()
             build(case, built[case])
-        for case in [name for name in options.only if name not in truths]:
-            truths[case] = truth_of(case, built[case], options.folder, options.truth_starts)
-            append_row(truths_kept, truths[case])
         for case in to_come(options.only, options.profile, done, options.races):
             if time.monotonic() >= deadline_s:
                 break
+            raced = sum(row.case == case and row.profile == options.profile for row in done)
+            if RACES_OF_A_TRUTH * sum(row.case == case for row in truths) <= raced:
+                truths.append(measured_truth(case, built[case], options.folder))
+                append_row(truths_kept, truths[-1])
             written = experiment(case, built[case], PROFILES[options.profile], AS_TUNE)
-            made = outcome(case, options.profile, *run(written, options.folder))
-            done.append(made)
-            append_row(kept, made)
-            print(f"{case}: {made.named}, {made.seconds:.0f} s", file=sys.stderr, flush=True)
-    print(table(done, truths))
+            done.append(outcome(case, options.profile, *run(written, options.folder)))
+            append_row(kept, done[-1])
+            print(f"{case}: {done[-1].named}, {done[-1].seconds:.0f} s", file=sys.stderr, flush=True)
+    print(table(done, truths_of(truths)))
     return 0
 
 

@@ -25,6 +25,7 @@ from benchmarks.warm_races import (
     summary,
     table,
     to_come,
+    truths_of,
 )
 
 from powerband.files.experiment_file import parse_experiment
@@ -89,6 +90,15 @@ def test_the_first_ten_and_the_last_thirty_seconds_of_a_window_are_compared() ->
     assert first_and_last(events) == (90.0, 110.0)
 
 
+def test_a_truth_is_the_median_of_all_its_kept_lines() -> None:
+    other = Truth("spring", (1.0, 2.0))
+    lines = [Truth("jvm", (rate, 2 * rate), ((rate,), (1.0,))) for rate in (3.0, 9.0, 4.0)]
+    assert truths_of([lines[0], other, *lines[1:]]) == {
+        "jvm": Truth("jvm", (4.0, 8.0), ((3.0, 9.0, 4.0), (1.0, 1.0, 1.0))),
+        "spring": other,
+    }
+
+
 def test_three_successive_starts_are_a_group_and_the_rest_is_left_out() -> None:
     assert groups_of([0.9, 1.0, 1.1, 1.2, 1.2, 1.2, 7.0]) == pytest.approx([1.0, 1.2])
 
@@ -110,9 +120,9 @@ def test_the_table_counts_names_and_figures() -> None:
 def test_the_page_says_what_the_kept_races_say() -> None:
     folder = ROOT / "docs" / "methods"
     (kept,) = (folder / "data").glob("warm-races-*.jsonl")
-    truths = read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth)
+    truths = truths_of(read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth))
     page = (folder / "steady-state.md").read_text()
-    assert "\n".join(summary(read_rows(kept, Outcome), {truth.case: truth for truth in truths})) in page
+    assert "\n".join(summary(read_rows(kept, Outcome), truths)) in page
     assert f"data/{kept.name}" in page
 
 
@@ -120,7 +130,7 @@ def test_the_page_says_how_far_the_figures_of_the_kept_races_are_off() -> None:
     folder = ROOT / "docs" / "methods"
     (kept,) = (folder / "data").glob("warm-races-*.jsonl")
     races = read_rows(kept, Outcome)
-    truths = {row.case: row for row in read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth)}
+    truths = truths_of(read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth))
     first, last = (
         [100 * (race.rates[tier] / truths["jvm"].rates[tier] - 1) for race in races if race.case == "jvm"]
         for tier in (0, 1)
