@@ -8,6 +8,7 @@ cgroup-v1/memory.rst and scheduler/sched-bwc.rst.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ from powerband.model.host_use import HostUse
 PERIOD_US = 100_000
 """The kernel's default, by which containers are throttled too."""
 REMOVED_WITHIN_S = 5.0  # arbitrary: a killed process is gone within ms
+ALONE_WITHIN_S = 2.0  # arbitrary: another powerband changes a cgroup within ms
 POLL_S = 0.005
 _UNLIMITED_BYTES = 1 << 60  # a larger limit is none: version 1 then shows the largest multiple of a page
 _MOUNT = "sys/fs/cgroup"
@@ -251,10 +253,11 @@ def _made(hierarchy: _Hierarchy, controllers: Sequence[str]) -> Iterator[Path]:
         yield group
     finally:
         _remove(group)
-        # A cgroup that was made since, such as another powerband's, would lose its limits.
-        if enabled_in is not None and _children(enabled_in) <= before:
-            with suppress(OSError):  # other cgroups may use them by now
-                (enabled_in / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in controllers))
+        if enabled_in is not None:
+            with _alone_in(enabled_in), suppress(OSError):  # other cgroups may use them by now
+                # A cgroup that was made since, such as another powerband's, would lose its limits.
+                if _children(enabled_in) <= before:
+                    (enabled_in / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in controllers))
 
 
 def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path | None, set[Path]]:
@@ -265,21 +268,45 @@ def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path
     places = sorted(hierarchy.folders, key=lambda folder: hierarchy.is_v2 and not _enabled(folder, controllers))
     refused: OSError | None = None
     for folder in places:
-        enabled_in, before = None, _children(folder)
-        try:
-            if hierarchy.is_v2 and not _enabled(folder, controllers):
-                _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
-                enabled_in = folder
-            # A process may be moved only if its user may write in the cgroup above its old and its new place.
-            if not os.access(folder / "cgroup.procs", os.W_OK):
-                raise PermissionError(1, "no processes may be moved below it", str(folder))
-            remove_abandoned([folder])
-            (folder / name).mkdir()
-        except OSError as error:
-            refused = refused or error
-            continue
+        enabled_in = None
+        remove_abandoned([folder])
+        with _alone_in(folder):
+            before = _children(folder)
+            try:
+                if hierarchy.is_v2 and not _enabled(folder, controllers):
+                    _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
+                    enabled_in = folder
+                # A process may be moved only if its user may write in the cgroup above its old and its new place.
+                if not os.access(folder / "cgroup.procs", os.W_OK):
+                    raise PermissionError(1, "no processes may be moved below it", str(folder))
+                (folder / name).mkdir()
+            except OSError as error:
+                refused = refused or error
+                continue
         return folder / name, enabled_in, before
     raise refused or FileNotFoundError(2, "no cgroups are mounted", f"/{_MOUNT}")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keeps other powerbands from making cgroups below `folder`, and from enabling or disabling controllers there,
+    while the block lasts. Does without the lock where it is not had in time: whoever may read the folder can hold
+    it."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, handle)
+            until_s = time.monotonic() + ALONE_WITHIN_S
+            while not _locked(handle) and time.monotonic() < until_s:
+                time.sleep(POLL_S)
+        yield
+
+
+def _locked(handle: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _children(folder: Path) -> set[Path]:

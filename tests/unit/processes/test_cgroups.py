@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -271,3 +275,42 @@ def test_controllers_stay_enabled_for_a_cgroup_that_was_made_since(tmp_path: Pat
         if made_since:
             (parent / "powerband-1-2-3-0").mkdir()
     assert (parent / "cgroup.subtree_control").read_text() == ("+cpu" if made_since else "-cpu")
+
+
+@contextmanager
+def locked_by_another(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def test_two_powerbands_do_not_change_a_cgroup_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one could disable the controllers between another's look at them and its new cgroup."""
+    monkeypatch.setattr(cgroups, "ALONE_WITHIN_S", 60.0)
+    plant(tmp_path, {"cgroup.subtree_control": "", "cgroup.procs": ""})
+    made = cgroups._made(cgroups._Hierarchy(True, (tmp_path,)), ["cpu"])
+    with ThreadPoolExecutor(1) as other:
+        with locked_by_another(tmp_path):
+            waits = other.submit(made.__enter__)
+            with pytest.raises(TimeoutError):
+                waits.result(0.1)
+            assert not (tmp_path / "cgroup.subtree_control").read_text()
+        group = waits.result(60)
+        assert group.is_dir()
+        with locked_by_another(tmp_path):
+            waits_again = other.submit(made.__exit__, None, None, None)
+            with pytest.raises(TimeoutError):
+                waits_again.result(0.1)
+            assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
+        waits_again.result(60)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "-cpu" and not group.exists()
+
+
+def test_a_lock_that_another_user_holds_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "ALONE_WITHIN_S", 0.0)
+    plant(tmp_path, {"cgroup.subtree_control": "", "cgroup.procs": ""})
+    with locked_by_another(tmp_path), cgroups._made(cgroups._Hierarchy(True, (tmp_path,)), ["cpu"]) as group:
+        assert group.is_dir()
