@@ -48,6 +48,17 @@ pub fn socket_error(fd: i32) -> Errno {
 }
 
 /// Sends the acknowledgement that the kernel holds back for a connection, if there is one. If it cannot be sent early,
+/// The bytes written to a TCP socket whose arrival the peer's kernel has not confirmed (`SIOCOUTQ`, tcp(7)); 0 if it is
+/// not known.
+pub fn unacknowledged(fd: i32) -> i32 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the number is valid during the call.
+    match unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) } {
+        0 => bytes,
+        _ => 0,
+    }
+}
+
 /// the kernel sends it later.
 pub fn acknowledge(fd: i32) {
     let _ = set_option(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1);

@@ -16,7 +16,7 @@ use crate::load::timers::Timer;
 /// Most bytes of requests gathered for one write; the first request may be longer.
 const GATHER_BYTES: usize = 64 * 1024; // arbitrary: a larger write saves nothing more
 const RESTED_US: i32 = 900_000; // servers give up a connection that rests after a second or more, less the way there
-const CROSSED_NS: u64 = 20_000_000; // most time between a request and the end of the connection that crossed it
+const CROSSED_NS: u64 = 20_000_000; // most time between a request and the reset of the connection that it crossed
 
 pub struct Http1 {
     steps: Arc<[RequestPlan]>,
@@ -340,7 +340,7 @@ impl Http1 {
         if slot.state == State::Fresh && slot.begun() == 0 && slot.in_flight > 0 {
             return self.fail_all(core, index, outcome);
         }
-        if matches!(outcome, Outcome::ClosedEarly | Outcome::Reset) && self.crossed(core, index) {
+        if self.crossed(core, index, outcome) {
             let slot = &mut core.slots[index];
             (slot.unwritten, slot.offset) = (1, 0);
             core.close(index);
@@ -359,9 +359,10 @@ impl Http1 {
         self.advance(core, index);
     }
 
-    /// True if a request crossed the end of a connection that the server gave up since it rested: the server has seen
-    /// nothing of it. Clients send such a request again (RFC 9112, section 9.3.1).
-    fn crossed(&self, core: &Core, index: usize) -> bool {
+    /// True if a request crossed the end of a connection that the server had given up: it has seen nothing of it. Clients
+    /// send such a request again (RFC 9112, section 9.3.1). The end of a stream confirms what had arrived before; a reset
+    /// does not, so that it is taken for a crossing only soon after a request on a connection that had rested.
+    fn crossed(&self, core: &Core, index: usize, outcome: Outcome) -> bool {
         let slot = &core.slots[index];
         let flight = slot.front();
         let rested_us = ((flight.sent_ns / 1_000) as u32).wrapping_sub(slot.stamp_us) as i32;
@@ -370,8 +371,11 @@ impl Http1 {
             && slot.parser == Parser::default()
             && slot.extra.as_ref().is_none_or(|extra| extra.partial.is_empty())
             && self.steps[usize::from(flight.step_index())].idempotent
-            && rested_us >= RESTED_US
-            && core.now_ns.saturating_sub(flight.sent_ns) <= CROSSED_NS
+            && match outcome {
+                Outcome::ClosedEarly => sys::unacknowledged(slot.fd) > 0,
+                Outcome::Reset => rested_us >= RESTED_US && core.now_ns.saturating_sub(flight.sent_ns) <= CROSSED_NS,
+                _ => false,
+            }
     }
 
     /// Closes a lost connection. All its requests fail, since none of them could begin.

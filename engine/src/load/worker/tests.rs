@@ -151,10 +151,18 @@ fn a_connection_that_the_server_resets_as_it_accepts_it_was_opened() {
     assert_eq!((report.connections.opened, report.connections.failed), (1, 0));
 }
 
-/// Answers one request of a user who then rests for so long, closes the connection when the next request has come, and
-/// answers what follows on another connection, if anything does. Returns how many requests ended ok, and how many by a
-/// reset.
-fn after_a_rest(method: &str, rested_us: u32) -> (u64, u64) {
+/// When a server closes a connection: before the next request has come, after that, or after it has read it.
+#[derive(Clone, Copy, PartialEq)]
+enum Closes {
+    Before,
+    Unread,
+    Read,
+}
+
+/// Answers one request of a user who then rests for so long, closes the connection around the next request, and answers
+/// what follows on another connection, if anything does. Returns how many requests ended ok, by a reset, and as
+/// `closed_early`.
+fn after_a_rest(method: &str, rested_us: u32, closes: Closes) -> [u64; 3] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let step = format!(r#"{{"name": "a", "method": "{method}"}}"#);
     let model = r#"{"kind": "open", "arrivals": "constant", "rate_per_s": 0.001, "max_in_flight": 1}"#;
@@ -175,6 +183,7 @@ fn after_a_rest(method: &str, rested_us: u32) -> (u64, u64) {
     worker.arrive();
     let mut server = connected(&mut worker);
     answer(&mut server, &mut worker, &mut buffer);
+    let server = (closes != Closes::Before).then_some(server);
     worker.arrive();
     // Sent later than it ends, so that no pause of this test counts.
     let slot = &mut worker.core.slots[0];
@@ -183,8 +192,13 @@ fn after_a_rest(method: &str, rested_us: u32) -> (u64, u64) {
     slot.push(flight);
     slot.unwritten = 0;
     slot.stamp_us = ((sent_ns / 1_000) as u32).wrapping_sub(rested_us);
-    crate::sys::poll(&mut [crate::sys::readable(server.as_raw_fd())], Some(SECOND_NS));
-    drop(server); // with an unread request, which resets the connection
+    if let Some(mut server) = server {
+        crate::sys::poll(&mut [crate::sys::readable(server.as_raw_fd())], Some(SECOND_NS));
+        if closes == Closes::Read {
+            assert!(server.read(&mut [0; 1000]).unwrap() > 0);
+        }
+        drop(server); // with an unread request this resets the connection
+    }
     crate::sys::poll(&mut [crate::sys::readable(worker.core.slots[0].fd)], Some(SECOND_NS));
     worker.exchange(0, READABLE, &mut buffer);
     if worker.core.slots[0].state != State::Closed {
@@ -193,14 +207,27 @@ fn after_a_rest(method: &str, rested_us: u32) -> (u64, u64) {
     }
     let (_, report) = worker.core.recorder.finish(now_ns());
     let outcomes = &report.total.outcomes;
-    (outcomes[Outcome::Ok as usize], outcomes[Outcome::Reset as usize])
+    [Outcome::Ok, Outcome::Reset, Outcome::ClosedEarly].map(|outcome| outcomes[outcome as usize])
 }
 
 #[test]
 fn a_request_that_crosses_the_end_of_a_rested_connection_is_sent_again_unless_it_may_change_something() {
-    assert_eq!(after_a_rest("GET", 2_000_000), (2, 0));
-    assert_eq!(after_a_rest("POST", 2_000_000), (1, 1));
-    assert_eq!(after_a_rest("GET", 2_000), (1, 1));
+    assert_eq!(after_a_rest("GET", 2_000_000, Closes::Unread), [2, 0, 0]);
+    assert_eq!(after_a_rest("POST", 2_000_000, Closes::Unread), [1, 1, 0]);
+    assert_eq!(after_a_rest("GET", 2_000, Closes::Unread), [1, 1, 0]);
+}
+
+#[test]
+fn a_request_that_came_after_the_server_had_closed_is_sent_again_however_short_the_rest_was() {
+    assert_eq!(after_a_rest("GET", 2_000, Closes::Before), [2, 0, 0]);
+    assert_eq!(after_a_rest("POST", 2_000, Closes::Before), [1, 0, 1]);
+}
+
+#[test]
+fn a_request_that_the_server_read_and_left_without_an_answer_is_not_sent_again() {
+    for rested_us in [2_000, 2_000_000] {
+        assert_eq!(after_a_rest("GET", rested_us, Closes::Read), [1, 0, 1]);
+    }
 }
 
 #[test]
