@@ -34,8 +34,9 @@ from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
 from powerband.analyze.settings.regret import unbounded
 from powerband.analyze.settings.starts import is_allowed, starts_of
-from powerband.analyze.settings.unsettled import may_catch_up, may_still_rise
+from powerband.analyze.settings.unsettled import may_catch_up, may_still_rise, still_rising
 from powerband.analyze.stats.spending import rounds_most
+from powerband.analyze.trial.faults import beyond_generator, tried
 from powerband.base.machine import Noise
 from powerband.base.units import range_of_shares
 from powerband.model.experiment import Experiment
@@ -526,7 +527,7 @@ class RacePlanner:
             return False
         if verdict is not None and (contest.leader is None or asked is None):
             self._settled = frozenset()
-            return verdict is not Verdict.INCONCLUSIVE
+            return verdict is not Verdict.INCONCLUSIVE or self._trials_tell_no_more(contest, compliance)
         if contest.leader is None:
             # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
             self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
@@ -548,10 +549,20 @@ class RacePlanner:
         """The settings that may catch up with the leader, since they got faster in all of their full trials, of which
         there are too few to tell. One that went now would have lost for the time that it takes to warm up, unseen.
         None if the leader does so, too: a longer warm-up would tell then, not more trials."""
-        rising = may_still_rise(self._experiment, self._results)
+        rising = may_still_rise(self._experiment.objective.metric, self._results)
         if contest.leader in rising:
             return frozenset()
         return frozenset(setting for setting in rising if may_catch_up(contest.effect(setting)))
+
+    def _trials_tell_no_more(self, contest: Contest, compliance: Mapping[Setting, Compliance]) -> bool:
+        """True if the trials tell the settings apart, but that has no weight, since one got faster in all of them or
+        was beyond the load engine: a longer warm-up or more CPU for the load would tell."""
+        if contest.leader is None or not all(compliance[setting].certain for setting in self._live):
+            return False
+        if any(contest.verdict(each) is Verdict.INCONCLUSIVE for each in self._live if each != contest.leader):
+            return False
+        rising = still_rising(self._experiment.objective.metric, self._results)
+        return any(each in rising or beyond_generator(tried(self._results, each)) for each in self._live)
 
     def _verdict_on_new(self) -> Verdict | None:
         """The verdict on the new one of two revisions that race; None in any other race, and once one of them left."""

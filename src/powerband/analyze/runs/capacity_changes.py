@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.runs.changes import TWO_RUNS, Change, RunComparison, smallest_difference
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.capacities import gap_between
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
@@ -37,11 +37,10 @@ def compare_capacities(
     )
     common = [setting for setting in first if setting in second]
     error = (1 - analyses[0].confidence) / max(1, len(common))
-    names = ("the first run", "the second run")
     session_half = sessions.half_width(analyses[0].confidence)
     return RunComparison.of(
         analyses[0],
-        (capacity_change(of, first[of], second[of], names, error, session_half=session_half) for of in common),
+        (capacity_change(of, first[of], second[of], TWO_RUNS, error, session_half=session_half) for of in common),
         only_first=tuple(setting for setting in first if setting not in second),
         only_second=tuple(setting for setting in second if setting not in first),
         warnings=tuple(warnings),
@@ -53,14 +52,18 @@ def capacity_change(
     of: Setting, first: Search, second: Search, names: Sequence[str], error: float, *, session_half: float = 0.0
 ) -> Change:
     """The change of a setting's capacity from the first search to the second, judged by the first one's margin. Failed
-    starts come first, as under one load. `error`: the chance that the interval of the ratio may miss. `session_half`:
-    by how much sessions may differ besides, on the log scale."""
+    starts come first, as under one load; but a second that holds its conditions nowhere, or fails more starts than it
+    may, is not better. `error`: the chance that the interval of the ratio may miss. `session_half`: by how much
+    sessions may differ besides, on the log scale."""
     change = _by_rates(of, first, second, names, error, session_half=session_half)
     starts, allowed = (first.starts, second.starts), second.objective.allow_failed_starts
     verdict, because = by_starts(starts, names, error)
-    if change.verdict is Verdict.BETTER and not because:
-        fails = not is_allowed(starts[1].failed, starts[1].made, allowed, error)
-        because = f"{names[1]} {failed_words(starts[1])}" if fails else ""
+    if Verdict.BETTER in (verdict, change.verdict):
+        if second.nowhere:
+            return change
+        if not is_allowed(starts[1].failed, starts[1].made, allowed, error) and verdict is not Verdict.WORSE:
+            because = because or f"{names[1]} {failed_words(starts[1])}"
+            return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
     return replace(change, verdict=verdict, because=because) if because else change
 
 

@@ -17,6 +17,7 @@ from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Estimate, Verdict, plain
 
+TWO_RUNS = ("the first run", "the second run")
 _NAMED_MOST = 4  # arbitrary: what a sentence bears; the table has all
 
 
@@ -53,7 +54,7 @@ class RunComparison:
     changes: tuple[Change, ...]
     only_first: tuple[Setting, ...] = ()
     only_second: tuple[Setting, ...] = ()
-    names: tuple[str, str] = ("the first run", "the second run")
+    names: tuple[str, str] = TWO_RUNS
     paired: bool = False
     warnings: tuple[str, ...] = ()
     further: tuple[str, ...] = ()

@@ -12,11 +12,13 @@ from dataclasses import replace
 
 from powerband.analyze.runs.capacity_changes import capacity_change
 from powerband.analyze.runs.changes import Change, by_bound, smallest_difference, with_ends
+from powerband.analyze.runs.undershown import undershown, where_shown
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance, by_clock
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.standing import verb
 from powerband.analyze.settings.starts import by_starts, unmeasured_pair
+from powerband.analyze.settings.unsettled import still_rising
 from powerband.analyze.stats.intervals import estimate, mean_of
 from powerband.analyze.trial.faults import ran_out, tried
 from powerband.base.units import format_value, joined
@@ -30,10 +32,10 @@ _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BE
 
 def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
     """The trials that pairs are judged by: those of blocks (in a race under way, of whole ones) and confirming starts,
-    which may fail; in a capacity search, all."""
+    which may fail; in a capacity search, all but a soak."""
     half = () if race is None else race.half
-    capacity = experiment.objective.is_capacity
-    return [trial for trial in trials if capacity or (trial.stage is not Stage.EXPLORE and trial.block not in half)]
+    apart = (Stage.SOAK,) if experiment.objective.is_capacity else (Stage.SOAK, Stage.EXPLORE)
+    return [trial for trial in trials if trial.stage not in apart and trial.block not in half]
 
 
 def at_confidence_for_all(experiment: Experiment, pairs: int) -> Experiment:
@@ -87,6 +89,8 @@ def pair_change(
     found = Change(of, first, second, ratio, verdict, smallest, because)
     if not because:
         found = with_ends(found, [table.is_endless(setting) for setting in pair], names, table.metric)
+        rising = still_rising(table.metric, trials)
+        found = where_shown(found, [undershown(setting, mine, rising, ratio) for setting in pair], names)
     for index in (0, 1):
         if table.is_bounded(pair[index]):
             _, why = _unmeasured(pair, names, mine, error, measured=(index != 0, index != 1))

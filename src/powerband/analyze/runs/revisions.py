@@ -38,7 +38,8 @@ def holds_revisions(experiment: Experiment) -> bool:
 def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparison:
     """Compares the two revisions at each setting of the other factors; needs `holds_revisions`. Never raises for what
     trials hold."""
-    found = revisions_of(experiment, analysis.trials, analysis.race, analysis.settings)
+    trials = [trial for trial in analysis.trials if trial.stage is not Stage.SOAK]
+    found = revisions_of(experiment, trials, analysis.race, analysis.settings)
     soaked = [analysis.soak.sentence] if analysis.soak is not None and analysis.soak.lasts is not False else []
     warnings = (*refuted_in(analysis, found), *analysis.warnings)
     return replace(found, further=(*found.further, *soaked), warnings=warnings)

@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from powerband.analyze.runs.changes import Change, RunComparison, by_bound, smallest_difference, with_ends
+from powerband.analyze.runs.changes import TWO_RUNS, Change, RunComparison, by_bound, smallest_difference, with_ends
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
+from powerband.analyze.runs.undershown import undershown, where_shown
 from powerband.analyze.settings.starts import failed_words, unmeasured_pair, verdict_by_starts
+from powerband.analyze.settings.unsettled import still_rising
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.trial.faults import ran_out, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
@@ -60,6 +62,7 @@ def compare_runs(
     each = 1 - (1 - first.confidence) / max(1, len(common))
     everything = [value for run in values for setting in common for value in run[setting]]
     scale = Scale.of(everything, METRICS[first.objective].unit)
+    rising = [(run, still_rising(first.objective, run.trials)) for run in (first, second)]
 
     def change(setting: Setting) -> Change:
         if setting not in common:
@@ -67,6 +70,8 @@ def compare_runs(
         both = [run[setting] for run in values]
         found = _change(setting, both, first, scale, confidence=each, sessions=sessions, kinds=kinds)
         found = _with_ends(found, rows, first.objective)
+        shown = [undershown(setting, run.trials, its, found.ratio) for run, its in rising]
+        found = where_shown(found, shown, TWO_RUNS)
         for index in (0, 1):
             if setting in bounds[index]:
                 _, why = _unmeasured(setting, (first, second), (index != 0, index != 1))
@@ -148,12 +153,19 @@ def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Ite
 
 
 def experiment_differences(first: Experiment, second: Experiment) -> Iterator[str]:
-    """Yields a sentence for each of load, objective and host use that differs between the runs."""
-    for name in ("load", "objective", "host"):
+    """Yields a sentence for each part of the experiments that differs, but for how many trials were to be run, and for
+    what else was to be measured."""
+    for name, keys in (
+        *((name, type(getattr(first, name)).model_fields) for name in ("load", "objective", "host")),
+        ("measure", ("warmup_ns", "warmup_min_ns", "warmup_max_ns", "burst_ns", "snapshots", "visitor")),
+    ):
         a, b = getattr(first, name), getattr(second, name)
-        if a != b:
-            fields = [key for key in type(a).model_fields if getattr(a, key) != getattr(b, key)]
-            yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: they did not measure the same"
+        if fields := [f"{name}.{key}" for key in keys if getattr(a, key) != getattr(b, key)]:
+            yield f"the runs differ in {', '.join(fields)}: they did not measure the same"
+    if first.cluster != second.cluster:
+        yield "the runs differ in cluster: the machines that ran them may have been others"
+    if first.subject.url != second.subject.url and first.subject.deployed is not None:
+        yield f"the runs differ in subject.url, {first.subject.url} and {second.subject.url}: these are two servers"
 
 
 def _like_with_like(first: Analysis, second: Analysis) -> list[dict[Setting, list[float]]]:
@@ -217,11 +229,13 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
 def _unmeasured(setting: Setting, runs: Sequence[Analysis], measured: Sequence[bool]) -> tuple[Verdict, str]:
     words, ran = [], []
     for which, run in zip(("first", "second"), runs, strict=True):
-        mine = tried(run.trials, setting)
+        ever = tried(run.trials, setting)
+        mine = [trial for trial in ever if trial.stage is not Stage.EXPLORE]  # one trial, never repeated
         valid = [trial for trial in mine if trial.valid and runs[0].objective in trial.metrics]
         disturbed = bool(valid) and all(trial.disturbed for trial in valid)
         short = bool(valid) and all(trial.stage is Stage.SCREEN for trial in mine)  # it left the race after these
-        said = f"{'only short trials measured it' if short else 'not measured'} in the {which} run"
+        said = "only short trials measured it" if short else "not measured" if mine or not ever else "only explored"
+        said = f"{said} in the {which} run"
         words.append(f"every valid trial in the {which} run was disturbed by other programs" if disturbed else said)
         ran.append([] if short else valid if disturbed else mine)
     return unmeasured_pair(ran, measured, words, 1 - runs[0].confidence)
@@ -240,16 +254,12 @@ def _allowed(
     better nor equivalent if some of its starts failed or broke one, even if it is only luck that those of the first did
     not, or if it is not certain that it meets all."""
     found = [row.get(change.setting) for row in rows]
-    if found[0] is not None and found[1] is not None and found[0].starts and found[1].starts:
-        starts = (found[0].starts, found[1].starts)
-        verdict = verdict_by_starts(starts, error)
-        if verdict is not Verdict.INCONCLUSIVE:
-            because = f"{failed_words(starts[0])} in the first run, {failed_words(starts[1])} in the second"
-            return replace(change, verdict=verdict, because=because)
     broken = [() if row is None or row.lapsed else row.infeasible_because for row in found]
     doubts = [() if row is None else row.uncertain_because for row in found]
     if found[1] is not None and found[1].lapsed:
         doubts[1] = (*found[1].infeasible_because, *doubts[1])
+    if by_starts := _by_starts(found, broken[1], doubts[1], error):
+        return replace(change, verdict=by_starts[0], because=by_starts[1])
     clauses = [
         f"the {which} run violates the SLO ({'; '.join(why)})"
         if why
@@ -273,6 +283,22 @@ def _allowed(
     return replace(change, verdict=Verdict.INCONCLUSIVE, because="; ".join(clauses))
 
 
+def _by_starts(
+    rows: Sequence[SettingResult | None], broken: Sequence[str], doubts: Sequence[str], error: float
+) -> tuple[Verdict, str] | None:
+    """The verdict by the failed starts of a setting in both runs, and its reason; None if neither certainly fails more,
+    or if the second, which would be better, certainly breaks a constraint. `broken`, `doubts`: what the second breaks
+    or may break; then it is not better."""
+    starts = [row.starts for row in rows if row is not None and row.starts]
+    verdict = verdict_by_starts(starts, error) if len(starts) == len(rows) else Verdict.INCONCLUSIVE
+    if verdict is Verdict.INCONCLUSIVE or (verdict is Verdict.BETTER and broken):
+        return None
+    because = f"{failed_words(starts[0])} in the first run, {failed_words(starts[1])} in the second"
+    if verdict is Verdict.BETTER and doubts:
+        return Verdict.INCONCLUSIVE, "; ".join((because, *doubts))
+    return verdict, because
+
+
 def _changes_at_slo(
     setting: Setting,
     runs: Sequence[Analysis],
@@ -283,7 +309,9 @@ def _changes_at_slo(
     kinds: Sequence[LoadKind],
 ) -> Iterator[tuple[Constraint, Change]]:
     """Yields each of the first run's constraints whose metric can be compared, with its change. The constraints share
-    the error (Bonferroni)."""
+    the error (Bonferroni). How far sessions differ is learned of the objective alone."""
+    confidence = runs[0].confidence
+    unlearned = max(sessions, ASSUMED, key=lambda each: each.half_width(confidence)) if sessions.sd else sessions
     for constraint in map(Constraint.model_validate, runs[0].constraints):
         metric = constraint.metric
         values = [_values(run, methodcaller("get", metric), Stage.COMPARE).get(setting, []) for run in runs]
@@ -292,8 +320,9 @@ def _changes_at_slo(
         direction = "maximise" if constraint.op.startswith(">") else "minimise"
         asked = replace(runs[0], objective=metric, direction=direction)
         scale = Scale.of([*values[0], *values[1]], METRICS[metric].unit)
-        confidence = 1 - error / len(runs[0].constraints)
-        found = _change(setting, values, asked, scale, confidence=confidence, sessions=sessions, kinds=kinds)
+        each = 1 - error / len(runs[0].constraints)
+        spread = sessions if metric == runs[0].objective else unlearned
+        found = _change(setting, values, asked, scale, confidence=each, sessions=spread, kinds=kinds)
         yield constraint, _with_ends(found, rows, metric)
 
 
@@ -323,7 +352,7 @@ def _may_be_session(broken: Sequence[str], changes: Iterator[tuple[Constraint, C
 def _with_ends(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], metric: str) -> Change:
     found = [row[change.setting].estimates.get(metric) if change.setting in row else None for row in rows]
     endless = [estimate is not None and estimate.at_least for estimate in found]
-    return with_ends(change, endless, ("the first run", "the second run"), metric)
+    return with_ends(change, endless, TWO_RUNS, metric)
 
 
 def _change(

@@ -481,7 +481,8 @@ def _standing(
 ) -> Standing:
     failed: dict[Setting, str] = {}
     unmeasured: dict[Setting, str] = {}
-    metric, rising = experiment.objective.metric, still_rising(experiment, results)
+    metric = experiment.objective.metric
+    rising = still_rising(metric, results)
     for row in rows:
         mine = tried(results, row.setting)
         if row.trials:

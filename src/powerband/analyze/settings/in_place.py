@@ -8,11 +8,12 @@ for trials, with one sentence more. Nothing is judged here.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.contest import CHEAPER_BY, COSTS
 from powerband.analyze.settings.why import P99, SOONER_BY
+from powerband.analyze.trial.faults import in_one_line
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION
 from powerband.model.results import Analysis, Answer, SettingResult, TrialResult, Verdict
@@ -45,8 +46,9 @@ def with_unseen(
     compared = len(rows) > 1 and all(row.feasible and row.trials > 1 for row in rows)
     if compared and not _tails_differ(rows) and (_no_better(rows) if deployed else _all_alike(experiment, rows)):
         said.append(NO_DIFFERENCE)
-    sentences = (*(map(_of_trials, answer.sentences) if deployed else answer.sentences), " ".join(said))
-    return replace(answer, sentences=tuple(filter(None, sentences)))
+    quoted = _messages(results)
+    told = (_of_trials(text, quoted) for text in answer.sentences) if deployed else answer.sentences
+    return replace(answer, sentences=tuple(filter(None, (*told, " ".join(said)))))
 
 
 def _tails_differ(rows: Sequence[SettingResult]) -> bool:
@@ -75,20 +77,33 @@ def in_words_of_trials(analysis: Analysis) -> Analysis:
     """The analysis of a deployed server with its other sentences worded for trials."""
     if not analysis.deployed:
         return analysis
-    race = analysis.race
+    race, quoted = analysis.race, _messages(analysis.trials)
     if race is not None and race.confirmation is not None:
-        told = replace(race.confirmation, sentence=_of_trials(race.confirmation.sentence))
+        told = replace(race.confirmation, sentence=_of_trials(race.confirmation.sentence, quoted))
         race = replace(race, confirmation=told)
-    return replace(analysis, race=race, settings=tuple(map(_row, analysis.settings)))
+    return replace(analysis, race=race, settings=tuple(_row(row, quoted) for row in analysis.settings))
 
 
-def _row(row: SettingResult) -> SettingResult:
+def _row(row: SettingResult, quoted: Collection[str]) -> SettingResult:
     return replace(
         row,
-        infeasible_because=tuple(map(_of_trials, row.infeasible_because)),
-        uncertain_because=tuple(map(_of_trials, row.uncertain_because)),
+        infeasible_because=tuple(_of_trials(why, quoted) for why in row.infeasible_because),
+        uncertain_because=tuple(_of_trials(why, quoted) for why in row.uncertain_because),
     )
 
 
-def _of_trials(text: str) -> str:
-    return _START.sub(lambda match: f"{'further ' if match[1] else ''}trial{match[2]}", text)
+def _messages(results: Iterable[TrialResult]) -> set[str]:
+    """The messages of fatal problems, which may quote a command or a log, as a sentence has them."""
+    told = {problem.message for result in results for problem in result.problems if problem.fatal}
+    return told | set(map(in_one_line, told))
+
+
+def _of_trials(text: str, quoted: Collection[str] = ()) -> str:
+    """The text worded for trials. `quoted`: parts that stay as they are, but for their first letter."""
+    kept = "|".join(re.escape(each[1:]) for each in sorted(quoted, key=len, reverse=True) if each[1:])
+    parts = re.split(f"({kept})", text) if kept else [text]
+    return "".join(part if at % 2 else _START.sub(_trial, part) for at, part in enumerate(parts))
+
+
+def _trial(found: re.Match[str]) -> str:
+    return f"{'further ' if found[1] else ''}trial{found[2]}"

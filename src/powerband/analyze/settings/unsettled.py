@@ -55,11 +55,11 @@ def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
     return _mostly(trials, is_unsettled)
 
 
-def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> frozenset[Setting]:
+def still_rising(objective: str, trials: Sequence[TrialResult]) -> frozenset[Setting]:
     """The settings that got faster while they were measured, in most of their valid trials and in more than chance
     gives: in the end they do better than was measured. Several that did so in each of at least two trials count
-    together: chance makes few settings do that. Empty if the objective does not gain by that."""
-    if not _gains(experiment):
+    together: chance makes few settings do that. Empty if the objective, a metric, does not gain by that."""
+    if not _gains(objective):
         return frozenset()
     counted = _counted(trials, _rises)
     always = {setting for setting, seen in counted.items() if seen.times == seen.trials >= 2}
@@ -69,13 +69,13 @@ def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> froze
     return frozenset(_mostly(trials, _rises)) | (always if together else set())
 
 
-def may_still_rise(experiment: Experiment, trials: Sequence[TrialResult]) -> frozenset[Setting]:
+def may_still_rise(objective: str, trials: Sequence[TrialResult]) -> frozenset[Setting]:
     """The settings that got faster in all of their valid trials, which are too few to tell that from chance: one more
     may. Empty if the objective does not gain by that."""
-    if not _gains(experiment):
+    if not _gains(objective):
         return frozenset()
     always = {setting for setting, seen in _counted(trials, _rises).items() if seen.times == seen.trials}
-    return frozenset(always - still_rising(experiment, trials))
+    return frozenset(always - still_rising(objective, trials))
 
 
 def longer_warmup_s(trials: Sequence[TrialResult], rising: Collection[Setting]) -> int:
@@ -85,10 +85,9 @@ def longer_warmup_s(trials: Sequence[TrialResult], rising: Collection[Setting]) 
     return max(WARM_S, 10 * round(2 * longest_s / 10))
 
 
-def _gains(experiment: Experiment) -> bool:
+def _gains(objective: str) -> bool:
     """True if the objective gets better while a server gets faster."""
-    metric = experiment.objective.metric
-    return metric == GOODPUT or metric.startswith("response_time")
+    return objective == GOODPUT or objective.startswith("response_time")
 
 
 def _rises(trial: TrialResult) -> bool:

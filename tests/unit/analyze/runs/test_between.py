@@ -12,12 +12,13 @@ from fakes.trials import experiment
 from powerband.analyze.runs.changes import smallest_difference
 from powerband.analyze.runs.sessions import ASSUMED, SAME_SESSION, spread_of_sessions
 from powerband.analyze.runs.two_runs import ComparedRun, compare_two
-from powerband.analyze.runs.unpaired import compare_runs
+from powerband.analyze.runs.unpaired import compare_runs, experiment_differences
 from powerband.analyze.stats.intervals import exp
 from powerband.base.errors import UsageError
 from powerband.loads import HTTP, JMETER
 from powerband.loads.kind import LoadKind
 from powerband.model.cpu_use import CpuUse
+from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import (
@@ -238,6 +239,41 @@ def test_a_setting_that_served_before_and_now_fails_is_worse(code: str, verdict:
     assert back.verdict is (Verdict.BETTER if verdict is Verdict.WORSE else verdict)
 
 
+def test_a_failed_trial_of_an_exploration_says_nothing_of_a_change() -> None:
+    """It is never repeated, and one in twenty may fail in both runs."""
+    setting = Setting((("threads", 8),))
+    before = replace(run_of({8: [5.0, 5.1]}), settings=(row(setting),))
+    after = with_failures(run_of({4: [1.0, 1.0]}), "died", blocks=1)
+    after = replace(after, trials=tuple(replace(t, stage=Stage.EXPLORE) if t.problems else t for t in after.trials))
+    for runs, which in (((before, after), "second"), ((after, before), "first")):
+        (change,) = [change for change in compare_runs(*runs).changes if change.setting == setting]
+        assert (change.verdict, change.because) == (Verdict.INCONCLUSIVE, f"only explored in the {which} run")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"measure": {"warmup": "1s"}}, "the runs differ in measure.warmup_ns: they did not measure the same"),
+        ({"measure": {"burst": "1s"}}, "the runs differ in measure.burst_ns: they did not measure the same"),
+        ({"measure": {"repeats": 9, "retries": 0}}, None),
+        ({"cluster": "auto"}, "the runs differ in cluster: the machines that ran them may have been others"),
+        ({"name": "other"}, None),
+    ],
+)
+def test_what_else_differs_between_the_experiments_is_told(changed: dict[str, object], told: str | None) -> None:
+    differences = list(experiment_differences(experiment(), experiment(**changed)))
+    assert differences == ([told] if told else [])
+
+
+def test_two_deployed_servers_are_told_to_be_two() -> None:
+    def at(host: str) -> Experiment:
+        return experiment(subject=Subject(name="s", url=f"http://{host}/", deployed=True))
+
+    (said,) = experiment_differences(at("app-1"), at("app-2"))
+    assert said == "the runs differ in subject.url, http://app-1/ and http://app-2/: these are two servers"
+    assert not list(experiment_differences(at("app-1"), at("app-1")))
+
+
 @pytest.mark.parametrize(
     ("code", "because"),
     [
@@ -372,6 +408,15 @@ def test_two_runs_that_break_or_may_break_a_constraint(
     first: Analysis, second: Analysis, verdict: str, said: str
 ) -> None:
     check_compared(first, second, verdict, said)
+
+
+def test_how_a_rate_repeats_from_day_to_day_does_not_say_how_a_p99_does() -> None:
+    """Under a load of a given rate the goodput of all runs is that rate."""
+    steady = spread_of_sessions([{Setting((("threads", 4),)): 100.0}] * 20)
+    assert steady.half_width(0.95) < 0.04
+    found = compare_runs(at_slo(48.7), at_slo(51.3, broken=True), sessions=steady)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "by no more than separate runs may differ" in found.changes[0].because
 
 
 BROKEN, UNSURE = at_slo(60, broken=True), at_slo(49, unsure=True)

@@ -116,6 +116,15 @@ def test_failed_starts_come_before_rates(most_per_s: float, failed: int, verdict
     assert (f"the second run failed {failed} of {made} starts" in change.because) is (most_per_s > 1000)
 
 
+def test_one_that_holds_nowhere_is_not_better_for_starting_more_often() -> None:
+    results = searched(Server(), 1)[1]
+    spec = TrialSpec(0, 30, 1, setting(1), 1, Stage.CAPACITY, 500.0)
+    results += [result(replace(spec, number=200 + n), {}, "not_ready", "failed") for n in range(len(results))]
+    second = searched(Server(base_ns=80e6), 2)[0]
+    (change,) = compare_capacities((MADE, MADE), (analyse(MADE, results), second), sessions=SAME_SESSION).changes
+    assert change.verdict is not Verdict.BETTER and "p99 < 50ms: it was" in change.because
+
+
 def test_p99s_at_the_rates_of_two_capacities_are_no_cost_of_a_revision() -> None:
     made: Experiment = MADE.model_copy(update={"factors": {REVISION: ("old", "new")}})
     rows = []

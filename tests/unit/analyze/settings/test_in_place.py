@@ -18,7 +18,7 @@ from powerband.analyze.settings.in_place import (
 )
 from powerband.analyze.settings.why import P99
 from powerband.model.experiment import Experiment
-from powerband.model.results import Analysis, Estimate, Verdict
+from powerband.model.results import Analysis, Estimate, Problem, Verdict
 
 EXPERIMENT = Experiment.model_validate(
     {
@@ -42,6 +42,16 @@ EXPERIMENT = Experiment.model_validate(
 )
 def test_starts_are_trials_and_names_stay(said: str, told: str) -> None:
     assert _of_trials(said) == told
+
+
+def test_a_quoted_command_stays_as_it_was_run() -> None:
+    failed = "the command that changes the setting (systemctl start app@4) failed: Failed to start app@4.service"
+    analysis = synthetic.analysis()
+    problem = Problem("apply_failed", f"{failed}\nno start\n")
+    trials = [replace(analysis.trials[0], status="failed", problems=(problem,)), *analysis.trials[1:]]
+    answer = replace(analysis.answer, sentences=(f"T{failed[1:]}. It failed 1 of 8 starts.",))
+    (said, *_) = with_unseen(EXPERIMENT, answer, analysis.settings, trials).sentences
+    assert said == f"T{failed[1:]}. It failed 1 of 8 trials."
 
 
 def sentences(analysis: Analysis) -> str:

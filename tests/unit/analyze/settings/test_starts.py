@@ -189,6 +189,31 @@ def test_a_run_that_failed_starts_is_not_better(before: int, after: int, gain: f
     assert change.verdict is verdict, change.because
 
 
+@pytest.mark.parametrize(
+    ("failed", "broken", "verdict", "because"),
+    [
+        (0, "", Verdict.BETTER, "failed 9 of 15 starts in the first run"),
+        (0, "p99 < 50ms: it was 600 ms", Verdict.WORSE, "the second run violates the SLO (p99 < 50ms: it was 600 ms)"),
+        (1, "", Verdict.INCONCLUSIVE, "failed 9 of 15 starts in the first run, failed 1 of 16 starts in the second"),
+    ],
+)
+def test_fewer_failed_starts_do_not_excuse_a_broken_condition_or_a_failed_start(
+    failed: int, broken: str, verdict: Verdict, because: str
+) -> None:
+    second = run(0, 900.0) if not failed else run_of_many(failed)
+    if broken:
+        second = replace(second, settings=tuple(replace(row, infeasible_because=(broken,)) for row in second.settings))
+    (change,) = compare_runs(run(9, 1000.0), second, sessions=SAME_SESSION).changes
+    assert change.verdict is verdict and because in change.because
+
+
+def run_of_many(failed: int) -> Analysis:
+    """An analysis of fifteen valid trials, and of so many that died."""
+    served = [replace(trial(n + 1), block=n, setting=OF, metrics={"goodput_per_s": 900.0 + n % 3}) for n in range(15)]
+    died = [replace(trial(20 + n, "died", status="failed"), setting=OF) for n in range(failed)]
+    return analyse(experiment({"threads": (1,)}), [*served, *died])
+
+
 @pytest.mark.parametrize("gain", [0.9, 1.0, 1.1])
 def test_runs_of_a_program_whose_work_was_over_too_early_are_not_told_apart(gain: float) -> None:
     """Its other trials are the slower ones, or those in which it did not hang."""

@@ -8,6 +8,7 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.standing import GOODPUT
 from powerband.analyze.settings.unsettled import longer_warmup_s, may_still_rise, never_stabilised, still_rising
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, Problem, TrialResult
@@ -165,24 +166,21 @@ def test_too_few_trials_that_all_rise_may_be_chance(
     trials = [
         trial(1, threads, True, rising=threads == 1 and each) for threads in range(1, settings + 1) for each in rises
     ]
-    made = experiment({"threads": (8, 64)})
-    assert (bool(may_still_rise(made, trials)), bool(still_rising(made, trials))) == (may, does)
-    by_memory = experiment({"threads": (8, 64)}, objective={"metric": "rss_bytes_max", "direction": "minimise"})
-    assert not may_still_rise(by_memory, trials), "that a server gets faster does not help it"
+    assert (bool(may_still_rise(GOODPUT, trials)), bool(still_rising(GOODPUT, trials))) == (may, does)
+    assert not may_still_rise("rss_bytes_max", trials), "that a server gets faster does not help it"
 
 
 @pytest.mark.parametrize(("settings", "rise", "does"), [(6, 1, False), (6, 2, True), (6, 6, True), (40, 2, False)])
 def test_several_settings_that_rise_in_both_trials_do_not_by_chance(settings: int, rise: int, does: bool) -> None:
     trials = [trial(1, threads, True, rising=threads <= rise) for threads in range(1, settings + 1) for _ in range(2)]
-    made = experiment({"threads": (8, 64)})
-    assert len(still_rising(made, trials)) == (rise if does else 0)
-    assert len(may_still_rise(made, trials)) == (0 if does else rise)
+    assert len(still_rising(GOODPUT, trials)) == (rise if does else 0)
+    assert len(may_still_rise(GOODPUT, trials)) == (0 if does else rise)
 
 
 @pytest.mark.parametrize("settings", [2, 6])
 def test_one_trial_each_does_not_show_that_settings_rise(settings: int) -> None:
     trials = [trial(threads, threads, True, rising=True) for threads in range(1, settings + 1)]
-    assert not still_rising(experiment({"threads": (8, 64)}), trials)
+    assert not still_rising(GOODPUT, trials)
 
 
 def test_a_soak_does_not_count() -> None:
