@@ -2,7 +2,8 @@
 and the levels of a gauge. Counters are interpolated linearly between readings.
 
 For a tree with many threads the probe reads per-thread counts only about once a second, and repeats them in between
-(see TreeSample in the wire contract). A repeated value is no reading: it is removed here, once for all callers.
+(see TreeSample in the wire contract); those of threads that end in between are lost. A value that is repeated, or lacks
+the counts of most threads, is no reading: it is removed here, once for all callers.
 
 Not here: what the figures mean (`analyze/trial/`), the per-second series for plots (`series.py`).
 """
@@ -252,6 +253,8 @@ class _Readings:
         fields = {name: np.array(column, dtype=float) for name, column in self._fields.items()}
         for shown_by, names in READ_TOGETHER.items():
             repeated = _repeated(at_ns, fields, shown_by)
+            if shown_by == PER_THREAD:  # perf counts threads that have ended, too
+                repeated |= _cut_short(at_ns, fields, repeated)
             for name in names:
                 if name in fields:
                     fields[name][repeated] = np.nan
@@ -333,3 +336,19 @@ def _repeated(at_ns: Array, fields: Mapping[str, Array], counts: Sequence[str]) 
     if read.size > 1 and at_ns[-1] - read[-1] > max(IDLE_NS, np.diff(read).max()):
         repeated[-1] = False
     return repeated
+
+
+def _cut_short(
+    at_ns: Array, fields: Mapping[str, Array], repeated: np.ndarray[Any, np.dtype[np.bool_]]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Marks the last samples of a tree that ends, in which less than half of its many threads are left: the counts of
+    the others since the last reading of all are lost. None if that reading lies further back than any pause between
+    readings: then the tree goes on with fewer threads, or rested before it ended."""
+    cut = np.zeros_like(repeated)
+    threads = fields.get("threads_now", np.empty(0))
+    full = np.flatnonzero(~repeated & (threads > MANY_THREADS))
+    if full.size:
+        last = full[-1]
+        if at_ns[-1] - at_ns[last] <= np.diff(at_ns[full]).max(initial=IDLE_NS):
+            cut[last + 1 :] = 2 * threads[last + 1 :] < threads[last]
+    return cut

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,10 +13,14 @@ MS = 1_000_000
 SECOND = 1_000_000_000
 
 
-def tree(at: range, threads: int, counter: Callable[[int], int], *, read_every: int = 1) -> Counters:
+def tree(
+    at: range, threads: int, counter: Callable[[int], int], *, read_every: int = 1, ending: Sequence[int] = ()
+) -> Counters:
     """A tree sampled at `at`. Its per-thread counters are read at every `read_every`th sample, and repeated in
-    between."""
+    between. `ending`: how many threads are left at each of the last samples; the counts of those that have ended since
+    the reading before are lost."""
     samples: list[dict[str, Any]] = []
+    full, seen = len(at) - len(ending), 0
     for number, now in enumerate(at):
         read = at[number - number % read_every]
         subject = {
@@ -30,6 +34,11 @@ def tree(at: range, threads: int, counter: Callable[[int], int], *, read_every: 
             "major_faults": 0,
             "context_switches": counter(read),
         }
+        if number >= full:
+            left = ending[number - full]
+            before = at[full - 1 - (full - 1) % read_every]
+            seen = max(seen, counter(before) + (counter(now) - counter(before)) * left // threads)
+            subject |= {"threads_now": left, "voluntary_switches": 2 * seen, "run_wait_ns": seen}
         samples.append({"type": "sample", "at_ns": now, "trees": [subject], "host": {"forks": 1}})
     probe = read_probe(samples)
     assert probe is not None
@@ -67,6 +76,24 @@ def test_a_counter_that_rests_at_the_end_does_not_grow_there() -> None:
     assert counters.growth("context_switches", 0, 7_900 * MS) == pytest.approx(4 * SECOND)
     seldom = tree(range(0, 9 * SECOND, 100 * MS), 65, lambda now: now, read_every=30)
     assert seldom.slopes("context_switches")[60:] == (None,) * 29, "the next reading may be still to come"
+
+
+@pytest.mark.parametrize("ending", [(0,), (40, 20, 0)])
+def test_what_threads_did_before_they_ended_unread_is_not_taken_for_nothing(ending: tuple[int, ...]) -> None:
+    """The last reading is at 7 s; the server is stopped after the window, before the next one was due."""
+    at = range(0, 8 * SECOND, 100 * MS)
+    counters = tree(at, 128, lambda now: now, read_every=10, ending=ending)
+    for name, each in (("run_wait_ns", 1), ("voluntary_switches", 2)):
+        assert counters.growth(name, 2_900 * MS, 7_600 * MS) == pytest.approx(each * 4_700 * MS)
+        assert counters.slopes(name)[70:] == (None,) * 9
+    assert counters.growth("context_switches", 2_900 * MS, 7_000 * MS) == pytest.approx(4_100 * MS)
+
+
+def test_a_server_that_goes_on_with_fewer_threads_is_read_as_before() -> None:
+    """88 of 128 threads end at 4 s, and the others go on."""
+    at = range(0, 8 * SECOND, 100 * MS)
+    counters = tree(at, 128, lambda now: now, read_every=10, ending=(40,) * 40)
+    assert counters.growth("run_wait_ns", 4_500 * MS, 7_500 * MS) == pytest.approx(3 * SECOND * 40 / 128)
 
 
 def test_few_threads_are_read_every_time_so_an_even_value_is_one() -> None:
