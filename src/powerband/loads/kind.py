@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject, SubjectCounter
     from powerband.readings.evidence import Evidence, Source
+    from powerband.readings.fleet import MergedFleet
 
 CLOCK = "the load's clock"  # begins the clause on its steps
 
@@ -178,6 +179,11 @@ class LoadKind(ABC):
     """False if nobody sends requests to the subject, so that no request holds a thread or waits."""
     steady_figures: ClassVar[str] = "the rate or the response time"
     """The figures that decide whether a measured window was steady."""
+
+    def loaded(self, fleet: MergedFleet) -> tuple[int, int] | None:
+        """Returns start and end in monotonic ns of the load, which ends with its window; what others ask of a deployed
+        server goes on, at the same rate. None for a program that works all the time."""
+        return min(summary["go_ns"] for summary in fleet.summaries), fleet.end_ns
 
     def corrected(self, evidence: Evidence) -> Evidence:
         """Returns a trial's evidence, with the figures that the events of this kind of load lack filled in."""

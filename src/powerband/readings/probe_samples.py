@@ -45,10 +45,22 @@ class Counters:
     complete: bool = False
     sources: Mapping[str, Counters] = field(default_factory=dict)
 
-    def growth(self, name: str, start_ns: int, end_ns: int, covered_least: float = COVERED_LEAST) -> float | None:
+    def growth(
+        self,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        covered_least: float = COVERED_LEAST,
+        loaded: tuple[int, int] | None = None,
+    ) -> float | None:
         """The growth of a cumulative counter from start to end. If its readings begin later or end earlier, the rate
-        over the covered part is extrapolated; None if they cover less than `covered_least` of it."""
+        over the covered part is extrapolated; None if they cover less than `covered_least` of it. `loaded`: start and
+        end in ns of the load that makes the counter grow: readings beside it are used only where readings within it are
+        missing. None: it grows all the time."""
         at, values = self._readings(name)
+        if loaded is not None:
+            used = _while_loaded(at, start_ns, *loaded)
+            at, values = at[used], values[used]
         if at.size < 2 or end_ns <= start_ns:
             return None
         first, last = max(float(at[0]), start_ns), min(float(at[-1]), end_ns)
@@ -352,3 +364,16 @@ def _cut_short(
         if at_ns[-1] - at_ns[last] <= np.diff(at_ns[full]).max(initial=IDLE_NS):
             cut[last + 1 :] = 2 * threads[last + 1 :] < threads[last]
     return cut
+
+
+def _while_loaded(at_ns: Array, start_ns: int, begun_ns: int, ended_ns: int) -> slice:
+    """The readings that show how a counter grew under a load that began and ended at these times. Between one within it
+    and one beside it the counter grew for a part of the time, so that a line through both is too flat. Those beside an
+    end are left in if the next one within is further from it than any two within are from each other; all are if fewer
+    than two lie within, or none after `start_ns`."""
+    within = np.flatnonzero((at_ns >= begun_ns) & (at_ns <= ended_ns))
+    if within.size < 2 or at_ns[within[-1]] <= start_ns:
+        return slice(None)
+    first, last, longest = within[0], within[-1], np.diff(at_ns[within]).max()
+    begin = first if at_ns[first] - begun_ns <= longest else None
+    return slice(begin, last + 1 if ended_ns - at_ns[last] <= longest else None)

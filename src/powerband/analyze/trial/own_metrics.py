@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from powerband.base.arithmetic import value
+from powerband.loads import kind_of
 from powerband.loads.counted.measured import lost_counts
 from powerband.model.own_expression import COUNTERS, OwnExpression, Series, labels_of
 from powerband.model.results import Problem
@@ -21,10 +22,16 @@ from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Array, Counters
 
 
-def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns: int, end_ns: int) -> dict[str, float]:
+def own_metrics(
+    wanted: Mapping[str, OwnExpression],
+    scrapes: Counters,
+    start_ns: int,
+    end_ns: int,
+    loaded: tuple[int, int] | None = None,
+) -> dict[str, float]:
     """The wanted metrics over the window, by name. `scrapes`: a field for each series, called as on the page
-    (`name{a="x"}`). Those of last words are none of the page's."""
-    page = MetricsPage(scrapes)
+    (`name{a="x"}`); `loaded`: as in `Counters.growth`. Those of last words are none of the page's."""
+    page = MetricsPage(scrapes, loaded)
     found = {name: _over(each, page, start_ns, end_ns) for name, each in wanted.items() if not each.is_final}
     return {name: number for name, number in found.items() if number is not None and math.isfinite(number)}
 
@@ -37,10 +44,12 @@ def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[s
 
 
 class MetricsPage:
-    """A Prometheus page at each of its scrapes, in which series are found by name and labels."""
+    """A Prometheus page at each of its scrapes, in which series are found by name and labels. `loaded`: as in
+    `Counters.growth`."""
 
-    def __init__(self, scrapes: Counters) -> None:
+    def __init__(self, scrapes: Counters, loaded: tuple[int, int] | None = None) -> None:
         self.scrapes = scrapes
+        self._loaded = loaded
         self._named: dict[str, list[tuple[frozenset[tuple[str, str]], str]]] = {}
         for text in scrapes.fields:
             name, _, labels = text.partition("{")
@@ -67,7 +76,7 @@ class MetricsPage:
         grown = [
             growth
             for text in self.fields(series)
-            if (growth := self.scrapes.growth(text, start_ns, end_ns, covered_least=0.0)) is not None
+            if (growth := self.scrapes.growth(text, start_ns, end_ns, 0.0, self._loaded)) is not None
         ]
         return sum(grown) if grown else math.nan
 
@@ -137,7 +146,8 @@ def final_metrics(wanted: Mapping[str, OwnExpression], last_words: Mapping[str, 
 def _metrics(evidence: Evidence) -> dict[str, float]:
     wanted = evidence.experiment.measure.own_metrics()
     page = None if evidence.probe is None else evidence.probe.scrapes
-    of_page = {} if page is None else own_metrics(wanted, page, *evidence.window)
+    loaded = kind_of(evidence.experiment).loaded(evidence.fleet)
+    of_page = {} if page is None else own_metrics(wanted, page, *evidence.window, loaded)
     return {**of_page, **final_metrics(wanted, evidence.record.last_words)}
 
 

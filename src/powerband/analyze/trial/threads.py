@@ -61,14 +61,17 @@ def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: i
     return sorted((use for use in uses if use.on_cpu + use.run_wait > 0), key=lambda use: -(use.on_cpu + use.run_wait))
 
 
-def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTable]:
-    """Tables in the order of the page; series without labels are left out, as they stand alone."""
+def label_tables(
+    scrapes: Counters, start_ns: int, end_ns: int, loaded: tuple[int, int] | None = None
+) -> list[LabelTable]:
+    """Tables in the order of the page; series without labels are left out, as they stand alone. `loaded`: as in
+    `Counters.growth`."""
     grouped: dict[tuple[str, ...], dict[tuple[str, ...], dict[str, float]]] = {}
     columns: dict[tuple[str, ...], dict[str, None]] = {}
     for text in scrapes.fields:
         name, _, rest = text.partition("{")
         labels = sorted(labels_of(rest))
-        found = _value(scrapes, text, name, start_ns, end_ns)
+        found = _value(scrapes, text, start_ns, end_ns, loaded)
         if not labels or found is None:
             continue
         keys, values = tuple(key for key, _ in labels), tuple(value for _, value in labels)
@@ -114,11 +117,11 @@ def _use(rows: Sequence[tuple[int, ThreadSample]], names: Mapping[str, str]) -> 
     )
 
 
-def _value(scrapes: Counters, text: str, name: str, start_ns: int, end_ns: int) -> float | None:
-    if is_counter(name):
+def _value(scrapes: Counters, text: str, start_ns: int, end_ns: int, loaded: tuple[int, int] | None) -> float | None:
+    if is_counter(text.partition("{")[0]):
         if scrapes.falls(text, start_ns, end_ns):  # it began again
             return None
-        grown = scrapes.growth(text, start_ns, end_ns, covered_least=0.0)
+        grown = scrapes.growth(text, start_ns, end_ns, 0.0, loaded)
         return None if grown is None else grown * SECOND_NS / (end_ns - start_ns)
     levels = scrapes.levels(text, start_ns, end_ns)
     return None if levels is None else float(levels[-1])

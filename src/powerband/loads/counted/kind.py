@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
     from powerband.processes.subject_process import RunningSubject
     from powerband.readings.evidence import Evidence, Source
+    from powerband.readings.fleet import MergedFleet
 
 
 class SelfDriven(LoadKind):
@@ -84,6 +85,9 @@ class SelfDriven(LoadKind):
         from powerband.loads.counted.measured import NO_USERS
 
         return NO_USERS
+
+    def loaded(self, fleet: MergedFleet) -> None:
+        return None
 
     def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:
         from powerband.loads.counted.measured import counted_metrics

@@ -58,7 +58,7 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
         ),
         distributions=distributions(analysis, records),
         trials=trial_views(run, analysis, records, experiment),
-        inside=_unless_odd(lambda: inside_views(run, analysis, records)),
+        inside=_unless_odd(lambda: inside_views(run, analysis, records, experiment)),
         bars=_unless_odd(
             lambda: bars_views(run, analysis, records, None if experiment is None else experiment.measure)
         ),

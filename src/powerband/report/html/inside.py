@@ -9,6 +9,8 @@ from html import escape
 
 from powerband.analyze.trial.threads import LabelTable, ThreadUse, is_counter, label_tables, thread_uses
 from powerband.base.units import share
+from powerband.loads import kind_of
+from powerband.model.experiment import Experiment
 from powerband.model.results import Analysis
 from powerband.readings.fleet import MergedFleet
 from powerband.readings.probe_samples import read_probe
@@ -23,9 +25,12 @@ ROWS_SHOWN = 40  # arbitrary: a screen; the table says how many are left out
 _BUSY_LEAST = 0.005  # minimum share of a CPU, including waits for it, to be listed
 
 
-def inside_views(run: RunDir, analysis: Analysis, records: Iterable[TrialRecord]) -> tuple[InsideView, ...]:
-    """One view per setting: its median valid trial by throughput. Settings without data are omitted."""
-    views = [_view(run, record, fleet) for record, fleet in middle_records(analysis, records)]
+def inside_views(
+    run: RunDir, analysis: Analysis, records: Iterable[TrialRecord], experiment: Experiment | None
+) -> tuple[InsideView, ...]:
+    """One view per setting: its median valid trial by throughput. Settings without data are omitted. `experiment`: None
+    if its file can no longer be read."""
+    views = [_view(run, record, fleet, experiment) for record, fleet in middle_records(analysis, records)]
     return tuple(view for view in views if view.threads or view.tables)
 
 
@@ -61,14 +66,15 @@ def _labelled(found: LabelTable) -> str:
     return table(heads, rows) + more
 
 
-def _view(run: RunDir, record: TrialRecord, fleet: MergedFleet | None) -> InsideView:
+def _view(run: RunDir, record: TrialRecord, fleet: MergedFleet | None, experiment: Experiment | None) -> InsideView:
     probe = read_probe(run.trial(record.spec.number).read_probe())
     threads: list[ThreadUse] = []
     tables: list[LabelTable] = []
     if fleet is not None and probe is not None:
         uses = thread_uses(probe.threads, record.thread_names, fleet.start_ns, fleet.end_ns)
         threads = [use for use in uses if use.on_cpu + use.run_wait >= _BUSY_LEAST][:THREADS_SHOWN]
-        tables = [] if probe.scrapes is None else label_tables(probe.scrapes, fleet.start_ns, fleet.end_ns)
+        loaded = None if experiment is None else kind_of(experiment).loaded(fleet)
+        tables = [] if probe.scrapes is None else label_tables(probe.scrapes, fleet.start_ns, fleet.end_ns, loaded)
     return InsideView(record.spec.setting.id, record.spec.number, tuple(threads), tuple(tables))
 
 

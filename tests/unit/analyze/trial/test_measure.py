@@ -28,7 +28,7 @@ from powerband.analyze.trial.measure import evidence_of, measure, quantile_table
 from powerband.loads.measured import as_judged, is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
-from powerband.model.experiment import Constraint, Measure, Objective
+from powerband.model.experiment import Constraint, Measure, Objective, Subject
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage
@@ -370,6 +370,25 @@ def tell_more(directory: TrialDir, more: Callable[[int], dict[str, Any]]) -> Non
         if line["type"] == "sample":
             line["trees"][0] |= more(line["at_ns"] - START_NS)
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize(("counts", "rate"), [(None, 1000), ({"series": "n", "noun": "message"}, 975)])
+def test_a_counter_of_the_server_grows_while_its_load_runs(
+    counts: dict[str, str] | None, rate: float, tmp_path: Path
+) -> None:
+    """It is read each second, half a second off the edges of the window, with which a load ends: a program that drives
+    itself goes on, and is not known to have rested."""
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    with directory.probe.open("a") as file:
+        for at_ns in range(START_NS - SECOND // 2, START_NS + 11 * SECOND, SECOND):
+            value = 1000 * min(at_ns - START_NS, 10 * SECOND) / SECOND
+            line = {"type": "scrape", "at_ns": at_ns, "took_ns": 0, "values": {"n": value}}
+            file.write(json.dumps(line) + "\n")
+    subject = Subject.model_validate({"name": "s", "command": ["s", "{threads}"], "counts": counts})
+    wanted = Measure.model_validate({"metrics": {"app_n": "rate(n)"}})
+    metrics = measure(directory, record, experiment(subject=subject, measure=wanted)).metrics
+    assert metrics["app_n"] == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(("pinned", "affinity", "share"), [((), 1, 0.5), ((), None, 0.25), ((0,), 2, 0.25)])

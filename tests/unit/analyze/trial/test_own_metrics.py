@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from powerband.analyze.trial.own_metrics import OWN, own_metrics, own_series
+from powerband.analyze.trial.threads import label_tables
 from powerband.model.own_expression import parse_own
 from powerband.readings.evidence import Evidence
 from powerband.readings.probe_samples import Counters
@@ -49,6 +50,46 @@ def test_counters_grow_over_the_window_between_scrapes_too() -> None:
     assert over("rate(n)", series) == pytest.approx(25)
     assert over('rate(n{a="2"})', series) == 0
     assert over("increase(n)", series, 1.5, 2.5) == pytest.approx(45 - 20)
+
+
+def under_load(begun_s: float, at_s: Sequence[float]) -> Counters:
+    """Scrapes of counters that grow by 1000 a second while a load runs, which ends at 5 s."""
+    at = np.array(at_s)
+    grown = 1000 * (np.clip(at, begun_s, 5) - begun_s)
+    return Counters(at_ns=at * S, fields={"n": grown, 'm_total{w="1"}': grown}, complete=True)
+
+
+@pytest.mark.parametrize(
+    ("begun_s", "at_s"),
+    [
+        (0, (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)),
+        (0, (0.5, 1.5, 2.5, 3.5, 4.5)),  # none follows
+        (2, (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)),  # no warm-up
+    ],
+)
+def test_scrapes_before_and_after_the_load_do_not_lessen_the_rate_under_it(
+    begun_s: float, at_s: Sequence[float]
+) -> None:
+    scrapes, loaded = under_load(begun_s, at_s), (round(begun_s * S), 5 * S)
+    found = own_metrics({"app_n": parse_own("rate(n)")}, scrapes, 2 * S, 5 * S, loaded)
+    assert found == {"app_n": pytest.approx(1000)}
+    (table,) = label_tables(scrapes, 2 * S, 5 * S, loaded)
+    assert table.rows == ((("1",), (pytest.approx(1000),)),)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "at_s"),
+    [
+        (4.5, (1.3, 2.3, 3.3, 4.3, 5.3)),  # a window between two scrapes
+        (2, (0.2, 1.2, 2.2, 5.2)),  # two of its scrapes failed
+    ],
+)
+def test_a_scrape_after_the_load_is_used_where_it_shows_most_of_the_window(
+    start_s: float, at_s: Sequence[float]
+) -> None:
+    scrapes, window = under_load(0, at_s), (round(start_s * S), 5 * S)
+    wanted = {"app_n": parse_own("rate(n)")}
+    assert own_metrics(wanted, scrapes, *window, (0, 5 * S)) == own_metrics(wanted, scrapes, *window)
 
 
 @pytest.mark.parametrize(
