@@ -245,6 +245,54 @@ def test_users_who_have_sent_all_they_were_to_send_are_not_missed(tmp_path: Path
     assert (metrics["users_unserved"], metrics["error_rate"]) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("refused", "unserved", "ok", "errors"),
+    [
+        (0, 0, 20_000, 0.8),  # each connection is closed after 200 messages
+        (0, 50, 50_000, 0.5),  # half of the users are lost with their first message
+        (60, 0, 8_000, 0.92),  # 60 users never join
+    ],
+)
+def test_what_lost_users_were_to_send_counts_as_unanswered(
+    refused: int, unserved: int, ok: int, errors: float, tmp_path: Path
+) -> None:
+    """100 users have 1,000 messages each, and nobody who was lost joins again."""
+    lost = {"closed_early": unserved} if unserved else {}
+    counts = {"scheduled": ok + unserved, "sent": ok + unserved, "dropped": 0, "outcomes": {"ok": ok, **lost}}
+    joined = 100 - refused
+    made = Figures(
+        users=joined,
+        goodput_per_s=ok / 10,
+        failed=unserved,
+        refused=unserved,
+        response_ns=joined * 10 * SECOND / (ok + unserved),
+        summary={"ended_by": "work", "total": counts, "cohort": counts},
+    )
+    result = measured(
+        tmp_path,
+        of=load(users=100, requests_per_user=1000),
+        made=made,
+        joins_started=100,
+        joined=joined,
+        joins_failed={"handshake_refused": refused} if refused else {},
+        drops={"closed": unserved or joined},
+    )
+    metrics = result.metrics
+    assert metrics["error_rate"] == pytest.approx(errors)
+    unsent = joined * 1000 - ok - unserved
+    assert metrics["dropped_rate"] == pytest.approx(unsent / (joined * 1000))
+    assert [error.count for error in result.errors if error.kind == "never sent"] == [unsent]
+    assert "finish_s" not in metrics and "users_unfinished" in codes(result)
+    assert not any(problem.fatal for problem in result.problems)
+
+
+@pytest.mark.parametrize("ended_by", ["time", "drain"])
+def test_what_users_had_left_when_the_time_was_over_is_no_error(ended_by: str, tmp_path: Path) -> None:
+    made = Figures(summary={"ended_by": ended_by})
+    metrics = measured(tmp_path, of=load(requests_per_user=5_000), made=made, drops={"closed": 1}).metrics
+    assert (metrics["error_rate"], metrics["dropped_rate"]) == (0, 0)
+
+
 def test_users_who_never_joined_have_finished_nothing(tmp_path: Path) -> None:
     """6 of 10 users are refused for good; the other 4 end their 1,000 messages each."""
     made = Figures(users=4, goodput_per_s=400, summary={"ended_by": "work"})

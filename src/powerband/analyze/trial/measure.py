@@ -60,11 +60,11 @@ def _times_of_trial(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _all_finished(evidence: Evidence) -> bool:
-    """True if every user had all its requests: one who stays without a connection leaves before."""
+    """True if every user sent all its requests: one who stays without a connection leaves before."""
     engines, load = evidence.record.engines, evidence.load
     due = (load.users or 0) * (load.requests_per_user or 0)
     ended = bool(engines) and all(summary["ended_by"] == "work" for summary in engines)
-    return ended and evidence.fleet.total.scheduled >= due
+    return ended and evidence.fleet.total.sent >= due
 
 
 def _unfinished(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:

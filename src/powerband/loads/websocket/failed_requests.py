@@ -18,7 +18,8 @@ _JOIN, _LOST = "join ", "lost "
 # Causes by kind: why messages were not sent, why users could not join, and how those who had joined were lost.
 _NEVER_SENT = "never sent"
 _USER_CAUSES = {
-    _NEVER_SENT: "due by load.pace, but load.pipeline messages of the user had no answer, or it had no connection",
+    _NEVER_SENT: "due by load.pace or load.requests_per_user, but load.pipeline messages of the user had no answer, or "
+    "it had no connection",
     "join connect_timeout": "the user had not joined within load.connect_timeout",
     "join handshake_refused": "the server refused the opening handshake, or that of the dialect",
     "join unfinished": "the user was still joining when the run ended",

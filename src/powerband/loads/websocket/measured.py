@@ -45,7 +45,8 @@ def with_absent(fleet: MergedFleet, crowd: Crowd | None, load: Load) -> MergedFl
     """Returns the fleet with users who had no connection among the unserved, as many as on average over the window: the
     engine counts those alone who sent something, with the time for which these had none, so that nobody counts twice.
     Where that mean is not known, or users leave once they have sent a number of requests, those are meant who never
-    joined."""
+    joined; and what others were to send, but did not since they were lost, is among the dropped requests."""
+    fleet = _with_unsent(fleet, crowd, load)
     if fleet.unserved is None or crowd is None or load.users is None:
         return fleet
     joined: float = crowd.joined - crowd.rejoined
@@ -55,6 +56,27 @@ def with_absent(fleet: MergedFleet, crowd: Crowd | None, load: Load) -> MergedFl
     absent = max(0.0, load.users - joined)
     users = fleet.unserved.users + max(0.0, absent - counted_away)
     return replace(fleet, unserved=replace(fleet.unserved, users=min(users, load.users), absent=absent))
+
+
+def _with_unsent(fleet: MergedFleet, crowd: Crowd | None, load: Load) -> MergedFleet:
+    """Returns the fleet with the requests that users who had joined did not send before they were lost for good, as
+    dropped ones. They are known only if users have a set number of requests and the load ended since all left. Those of
+    unserved users, as far as they were lost, are counted as theirs."""
+    most = load.requests_per_user
+    if most is None or crowd is None or any(summary["ended_by"] != "work" for summary in fleet.summaries):
+        return fleet
+    unsent = (crowd.joined - crowd.rejoined) * most - fleet.total.scheduled
+    if unsent <= 0:
+        return fleet
+    unserved = fleet.unserved
+    if unserved is not None:
+        theirs = max(0, round(unserved.users * most) - unserved.requests)
+        unserved = replace(unserved, requests=unserved.requests + min(unsent, theirs))
+    total, cohort = (
+        replace(counts, scheduled=counts.scheduled + unsent, dropped=counts.dropped + unsent)
+        for counts in (fleet.total, fleet.cohort)
+    )
+    return replace(fleet, total=total, cohort=cohort, unserved=unserved)
 
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:
