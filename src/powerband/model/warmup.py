@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 COMPILES = 0.1
-"""A JVM whose compilers work for at least this share of the time is not warm; on warm ones they took under 2 %."""
+"""A runtime whose compilers work for at least this share of the time is not warm; on warm JVMs they took under 2 %."""
 COMPILE_WINDOW_NS = 2_000_000_000
 """The time over which that share is taken: a compiled method counts when it is done, which takes up to a second."""
 

@@ -52,7 +52,7 @@ HOUSEKEEPERS = re.compile(
     re.IGNORECASE,
 )
 # Threads that compile a program while it runs: they take CPU, but nothing waits for them.
-COMPILERS = re.compile(r"^(C[12] Com|\.NET Tiered)", re.IGNORECASE)
+COMPILERS = re.compile(r"^(C[12] Com|JVMCI|\.NET Tiered)", re.IGNORECASE)
 # Names of event loops: a loop that is always busy is never seen to wait.
 LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNORECASE)
 

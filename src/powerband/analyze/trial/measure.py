@@ -116,7 +116,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         _result(record, problems, of_trial, evidence),
         steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
-        rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(metrics),
+        rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(evidence, metrics),
         pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
         bottleneck=bottleneck_of(
             scene_of(evidence, metrics, problems), rules_of(kind, sees_inside=evidence.sees_inside)
@@ -156,9 +156,11 @@ def _rises_when_quiet(evidence: Evidence) -> bool:
     return evidence.quiet_time is not None and evidence.quiet_time.rise > SHIFT_MIN
 
 
-def _still_compiles(metrics: Mapping[str, float]) -> bool:
-    """True if a JVM went on compiling in the window: its code is not what it will be."""
-    return metrics.get("jvm_compile_share", 0.0) >= COMPILES
+def _still_compiles(evidence: Evidence, metrics: Mapping[str, float]) -> bool:
+    """True if a runtime went on compiling in the window, so that its code is not what it will be: by what JVMs report,
+    or by how long compiling threads ran or waited for a CPU, if that is more."""
+    worked = sum(pool.use.on_cpu + pool.use.run_wait for pool in evidence.pools if pool.compiles)
+    return max(worked, metrics.get("jvm_compile_share", 0.0)) >= COMPILES
 
 
 def _result(

@@ -372,6 +372,31 @@ def tell_more(directory: TrialDir, more: Callable[[int], dict[str, Any]]) -> Non
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+@pytest.mark.parametrize(
+    ("pool", "on_cpu", "rising"),
+    [
+        (".NET Tiered Com", 0.3, True),
+        ("JVMCI-native Co", 0.3, True),
+        (".NET Tiered Com", 0.02, False),
+        (".NET TP Worker", 0.3, False),
+    ],
+)
+def test_a_server_whose_compiling_threads_still_work_is_rising(
+    pool: str, on_cpu: float, rising: bool, tmp_path: Path
+) -> None:
+    """No JVM reports how long it compiled."""
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "threads":
+            (worker,) = line["pools"]
+            ran = round(on_cpu * (line["at_ns"] - START_NS + SECOND))
+            line["pools"].append({**worker, "pool": pool, "threads_now": 1, "on_cpu_ns": ran, "run_wait_ns": 0})
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert measure(directory, record, experiment()).rising is rising
+
+
 @pytest.mark.parametrize(("counts", "rate"), [(None, 1000), ({"series": "n", "noun": "message"}, 975)])
 def test_a_counter_of_the_server_grows_while_its_load_runs(
     counts: dict[str, str] | None, rate: float, tmp_path: Path
