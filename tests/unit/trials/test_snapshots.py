@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -23,7 +24,9 @@ from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import TrialDir, snapshot_file
 from powerband.trials.instruments import heap_snapshots as snapshots
+from powerband.trials.instruments import live_heap
 from powerband.trials.instruments.heap_snapshots import Snapshot, take_snapshots
+from powerband.trials.instruments.live_heap import LiveHeap
 
 HISTOGRAM = "   1:  58632  5230912  [B (java.base@17.0.15)\nTotal  58632  5230912\n"
 
@@ -151,3 +154,50 @@ def test_the_probe_knows_the_jvms_that_are_there(tmp_path: Path) -> None:
             probe.on_line(told(pid, at_s))
         assert [jvm["pid"] for jvm in probe.jvms()] == [2, 1]
         assert probe.jvms()[-1]["at_ns"] == 5_000_000_000
+
+
+class SeldomRead(FakeSubject):
+    """A subject whose probe reads its JVMs every 200 ms."""
+
+    def jvms(self) -> list[dict[str, Any]]:
+        return [{"pid": pid, "at_ns": time.monotonic_ns() // 200_000_000 * 200_000_000} for pid in self.pids]
+
+
+def test_jvms_are_read_once_more_before_what_lives_is_counted_after_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collection for it would count towards the window, whose end lies between two readings."""
+    subject, read_ns = SeldomRead(7), []
+
+    def counted(*_: object) -> str:
+        read_ns.append(subject.jvms()[-1]["at_ns"])
+        return HISTOGRAM
+
+    monkeypatch.setattr(live_heap, "class_histogram", counted)
+    heap, stop = LiveHeap(), StopRequest()
+    ended_ns = time.monotonic_ns()
+    with Pump(stop) as pump:
+        heap.after_load(cast("RunningSubject", subject), pump)
+    stop.close()
+    assert heap.record() == {"live_heap": {"7": 5_230_912}}
+    assert read_ns[0] >= ended_ns
+
+
+def test_without_a_jvm_nothing_is_waited_for() -> None:
+    heap = LiveHeap()
+    heap.after_load(cast("RunningSubject", FakeSubject()), MagicMock(wait=lambda *_: pytest.fail("it waits")))
+    assert heap.record() == {"live_heap": {}}
+
+
+def test_a_jvm_that_has_ended_after_the_load_costs_its_figure_and_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended(FakeSubject):
+        def jvms(self) -> list[dict[str, Any]]:
+            return [{"pid": pid, "at_ns": 0} for pid in self.pids]
+
+        def check_alive(self) -> None:
+            pytest.fail("a server that ended is no failure here")
+
+    monkeypatch.setattr(snapshots, "READING_S", 0.05)
+    heap, stop = LiveHeap(), StopRequest()
+    with Pump(stop) as pump:
+        heap.after_load(cast("RunningSubject", Ended(2**22 + os.getpid())), pump)
+    stop.close()
+    assert heap.record() == {"live_heap": {}}

@@ -79,10 +79,10 @@ def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump
     Raises TrialFailed if the server ends or on a stop request, MeasurementError if the disk cannot be written."""
     wait = partial(wait_alive, subject, pump)
     if when == "after":
-        _settle(subject, wait, 0)
+        settle(subject, wait, 0)
     taken = _of_all(when, subject, folder, wait)
     if when == "before":
-        _settle(subject, wait, sum(snapshot.took_ns for snapshot in taken))
+        settle(subject, wait, sum(snapshot.took_ns for snapshot in taken))
     return taken
 
 
@@ -121,8 +121,9 @@ def class_histogram(pid: int, wait: Wait, deadline_s: float) -> str:
         return answer.text()
 
 
-def _settle(subject: RunningSubject, wait: Wait, at_least_ns: int) -> None:
-    """Waits until the probe has read the JVMs once more and `at_least_ns` have passed; returns at once without JVMs."""
+def settle(subject: RunningSubject, wait: Wait, at_least_ns: int) -> None:
+    """Waits until the probe has read the JVMs once more and `at_least_ns` have passed, for 2.5 s at most beside these;
+    returns at once without JVMs. Raises the errors of `wait`."""
     begun_ns = time.monotonic_ns()
     jvms = subject.probe.jvms
     if jvms():
