@@ -77,21 +77,28 @@ class Slots:
 
     @property
     def enough(self) -> bool:
-        """True if each user has a slot, so that none of them waits for another."""
+        """True if each user may have a slot, so that none of them waits for another."""
         return self._with_those_on_the_network >= ALL_SHARE * self.users
 
     @property
     def load_is_limit(self) -> bool:
         """True if more users would get more, and most of the present ones have a slot. If few have one and twice as
-        many got clearly more all the same, the looks contradict each other."""
-        most_have_one = self._with_those_on_the_network >= MOST_SHARE * self.users
-        return self.enough or (self.more_is_served and most_have_one)
+        many got clearly more all the same, the looks contradict each other. If twice as many got no more, it takes the
+        estimate itself, not the upper end of its interval, to show that each user has a slot."""
+        if self.more_is_served:
+            return self._with_those_on_the_network >= MOST_SHARE * self.users
+        each_has_one = self.value + self._on_the_network >= ALL_SHARE * self.users
+        return each_has_one or (self.enough and self.gain >= LIMITED_GAIN)
 
     @property
     def _with_those_on_the_network(self) -> float:
-        """The highest number of requests that are in a slot or on the network (Little's law): none of them waits for
-        another."""
-        return self.high + self.most_per_s * self.network_ns / 1e9
+        """The highest number of requests that are in a slot or on the network: none of them waits for another."""
+        return self.high + self._on_the_network
+
+    @property
+    def _on_the_network(self) -> float:
+        """The requests on the network between two nodes (Little's law)."""
+        return self.most_per_s * self.network_ns / 1e9
 
 
 class NotExactError(Exception):

@@ -92,6 +92,22 @@ def test_looks_that_contradict_each_other_name_neither_the_load_nor_a_limit() ->
     assert slots.more_is_served and not slots.limited and not slots.load_is_limit
 
 
+@pytest.mark.parametrize(
+    ("value", "gain", "the_load"),
+    [
+        pytest.param(48.0, 1.0, False, id="a pool of 48, or one for each user: it does not show"),
+        pytest.param(60.0, 1.0, True, id="nearly one for each user"),
+        pytest.param(80.0, 1.0, True, id="one user alone is slow, as clocks are then"),
+        pytest.param(48.0, 1.6, True, id="twice the users probably got more"),
+    ],
+)
+def test_the_upper_end_of_an_interval_shows_no_slot_for_each_user(value: float, gain: float, the_load: bool) -> None:
+    """64 users, and 40 answers of one of them, whose times vary."""
+    slots = Slots(value, value / 1.36, value * 1.36, 64, gain, gain / 1.4, SERVICE_S * 1e9, 50 * value)
+    assert not slots.limited and not slots.more_is_served
+    assert slots.load_is_limit is the_load
+
+
 def test_the_forecast() -> None:
     slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(64, 1000, 5.0), UsersServed(128, 200, 1.0), 0.0)
     assert (slots.value, slots.alone_ns, slots.most_per_s, slots.gain) == pytest.approx((4.0, 20e6, 200.0, 1.0))

@@ -41,11 +41,12 @@ def none(scene: Scene) -> Bottleneck | None:
     slots, serving = scene.tried.slots, (pool for pool in scene.workers if not is_passed_by(pool.use.threads, scene))
     workers = max(serving, key=lambda pool: pool.use.threads, default=None)
     evidence, look = [cpu_used(scene)], served_twice(slots)
+    more = slots.more_is_served or slots.gain >= LIMITED_GAIN
     users = plural(slots.users, "user")
     if workers is not None:
         mean = workers.use.threads  # a look that misses one of them takes a part of one off
         threads = f"{count(max(mean, min(workers.alive_max, scene.present)))} `{workers.name}` threads"
-        if not slots.more_is_served and slots.enough and mean <= ALL_TAKEN * scene.present <= ALL_TAKEN**2 * mean:
+        if not more and mean <= ALL_TAKEN * scene.present <= ALL_TAKEN**2 * mean:
             look = f"its {threads} are just enough for {users}: {look}"
         else:
             evidence.append(f"it has {threads} for {count(scene.present)} requests in flight")
@@ -54,7 +55,6 @@ def none(scene: Scene) -> Bottleneck | None:
         f"this setting is enough for {users}. More users would only wait longer: if you expect more than "
         f"{slots.users:,}, measure again with that many (load.users) and with larger settings"
     )
-    more = slots.more_is_served or slots.gain >= LIMITED_GAIN
     return verdict(BottleneckName.NONE, evidence, advice="" if more else keep)
 
 

@@ -39,6 +39,20 @@ def test_threads_that_are_all_taken_are_the_limit_only_beyond_the_load() -> None
     )
 
 
+@pytest.mark.parametrize(("slots", "names"), [(48.0, None), (64.0, B.NONE)])
+def test_a_pool_of_connections_that_varying_times_hide_is_not_called_enough(
+    slots: float, names: BottleneckName | None
+) -> None:
+    """48 connections to a database for 64 threads of Tomcat. The times of one user vary so much that its 40 answers
+    allow 35 to 65 slots."""
+    looks = tried(slots)
+    unsure = replace(looks, slots=replace(looks.slots, low=slots / 1.36, high=slots * 1.36))
+    threads = pool("http-nio", 0.2, 0.1, lock=15.9, socket=47.8)
+    found = bottleneck_of(scene(threads, tried=unsure, outgoing=48))
+    assert (found and found.name) is names
+    assert found is None or "just enough for 64 users" in found.evidence[1]
+
+
 def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
     found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
     assert found is not None
