@@ -8,7 +8,7 @@ rate do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,9 +29,15 @@ FULL = 0.85
 """A capacity of at least this share of what the server gives at full load ends because the server is full."""
 AROUND = 0.15
 """Trials within this share of the capacity show what limits it."""
-TELLING = 0.02  # of the time: with less, too few requests are delayed to decide a p99
-HOLDS_UP = (
+TELLING = 0.02  # of the time, or of a quota's periods: with less, too few requests are delayed to decide a p99
+STOPS = (
     ("jvm_safepoint_share", "safepoints stop all Java threads {} of the time"),
+    ("dotnet_gc_share", "collections stop all .NET threads {} of the time"),
+)
+THROTTLES = (("cpu_throttled_share", "the quota is used up in {} of periods there"),)
+# Of a collector that works beside the server, and of a disk that others on the machine wait for, the figures do not
+# show that requests waited.
+MAY_HOLD_UP = (
     ("gc_cpu_share", "its garbage collector uses {} of its CPUs"),
     ("psi_io_share", "something on this machine waited for a disk {} of the time"),
 )
@@ -62,7 +68,8 @@ def _before_it_is_full(
     search: Search, around: Sequence[TrialResult], rate: float, full: Bottleneck | None
 ) -> Bottleneck | None:
     """The limit of a capacity that ends although the server could serve more: requests fail, a condition on another
-    figure than a time is missed, random arrivals queue, or answers are slow."""
+    figure than a time is missed, a CPU quota stops the server now and then, random arrivals queue, or answers are slow.
+    What stops all threads makes answers slow whatever theory expects of a queue."""
     failed = _middle(around, "error_rate")
     if any(each.metric in ERROR_RATES and not each.holds(failed) for each in search.objective.constraints):
         if full is None or full.name is BottleneckName.NONE:
@@ -73,14 +80,18 @@ def _before_it_is_full(
     if missed and all(METRICS[each.metric].unit != "ns" for each in missed):
         told = f"it misses {joined([each.text for each in missed])} there"
         return Bottleneck(BottleneckName.NONE, (_ends_at(search, rate), told), "")
-    held_up = _held_up(around)
-    queue = None if held_up else _queue(search, rate)
+    throttled = _held_up(around, THROTTLES)
+    if throttled and full is not None and full.name is BottleneckName.CPU_QUOTA:
+        return replace(full, evidence=(_ends_at(search, rate), *throttled, *full.evidence))
+    stopped = _held_up(around, STOPS)
+    queue = None if stopped else _queue(search, rate)
     if queue and (full is None or full.name is not BottleneckName.NONE):  # what they queue for may have no name
         return full and replace(full, evidence=(_ends_at(search, rate), queue, *full.evidence))
     evidence = [_ends_at(search, rate)]
     if any("subject_cpu_share" in trial.metrics for trial in around):
         evidence.append(f"the server uses {of_cpus(_middle(around, 'subject_cpu_share'), None)} there")
-    return Bottleneck(BottleneckName.SLOW_ANSWERS, (*evidence, *held_up), BottleneckName.SLOW_ANSWERS.advice)
+    evidence += [*stopped, *throttled, *_held_up(around, MAY_HOLD_UP)]
+    return Bottleneck(BottleneckName.SLOW_ANSWERS, tuple(evidence), BottleneckName.SLOW_ANSWERS.advice)
 
 
 def _missed(search: Search, around: Sequence[TrialResult]) -> list[Constraint]:
@@ -135,9 +146,9 @@ def _ends_at(search: Search, rate_per_s: float) -> str:
     return f"the SLO ({conditions}) {stops} at {part} of the {most} that it serves at most"
 
 
-def _held_up(around: Sequence[TrialResult]) -> list[str]:
-    """Clauses on what held up single requests in these trials: safepoints, collections, a disk."""
-    parts = ((_middle(around, metric), words) for metric, words in HOLDS_UP)
+def _held_up(around: Sequence[TrialResult], causes: Iterable[tuple[str, str]]) -> list[str]:
+    """Clauses on those of the causes, metrics with their words, that held up single requests in these trials."""
+    parts = ((_middle(around, metric), words) for metric, words in causes)
     return [words.format(share(part)) for part, words in parts if part >= TELLING]
 
 

@@ -394,20 +394,23 @@ def test_a_capacity_that_a_condition_on_another_figure_ends_has_no_slow_answers(
 
 
 @pytest.mark.parametrize(
-    ("service_ns", "safepoints", "name"),
+    ("service_ns", "more", "name"),
     [
-        (20e6, 0.0, BottleneckName.POOL_TOO_SMALL),  # M/M/8 at 73 %: 1.4 % wait for the 30 ms that are left
-        (20e6, 0.05, BottleneckName.SLOW_ANSWERS),
-        (5e6, 0.0, BottleneckName.SLOW_ANSWERS),  # M/M/2: no one in a hundred waits for 45 ms
+        (20e6, {}, BottleneckName.POOL_TOO_SMALL),  # M/M/8 at 73 %: 1.4 % wait for the 30 ms that are left
+        (20e6, {"jvm_safepoint_share": 0.05}, BottleneckName.SLOW_ANSWERS),
+        (20e6, {"dotnet_gc_share": 0.05}, BottleneckName.SLOW_ANSWERS),
+        (20e6, {"gc_cpu_share": 0.03}, BottleneckName.POOL_TOO_SMALL),  # Go's collector works beside requests
+        (20e6, {"psi_io_share": 0.03}, BottleneckName.POOL_TOO_SMALL),  # somebody on the machine waits for a disk
+        (5e6, {}, BottleneckName.SLOW_ANSWERS),  # M/M/2: no one in a hundred waits for 45 ms
     ],
 )
 def test_a_capacity_below_the_most_ends_at_the_resource_whose_queue_theory_expects_there(
-    service_ns: float, safepoints: float, name: BottleneckName
+    service_ns: float, more: dict[str, float], name: BottleneckName
 ) -> None:
     served = Bottleneck(BottleneckName.NONE, ("all was served",), "")
     pool = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all are busy",), "more threads")
     look = replace(trial(None, 1, goodput_per_s=400.0), bottleneck=pool)
-    seen = {"response_time_ns_p50": service_ns, "jvm_safepoint_share": safepoints}
+    seen = {"response_time_ns_p50": service_ns, **more}
     rates = {250.0: 20e6, 290.0: 30e6, 310.0: 40e6, 320.0: 60e6, 325.0: 70e6, 345.0: 80e6}
     tried = [
         replace(trial(rate, n, response_time_ns_p99=p99, goodput_per_s=rate, offered_rate_per_s=rate, **seen),
@@ -421,6 +424,27 @@ def test_a_capacity_below_the_most_ends_at_the_resource_whose_queue_theory_expec
         assert found.evidence[2] == "with 10 users that never pause, all are busy"
         nameless = replace(look, bottleneck=None)
         assert limit_of(search_of(capacity_experiment(), setting(1), [nameless, *tried])) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "throttled", "name"),
+    [
+        (BottleneckName.CPU_QUOTA, 0.12, BottleneckName.CPU_QUOTA),
+        (BottleneckName.CPU_QUOTA, 0.0, BottleneckName.SLOW_ANSWERS),
+        (BottleneckName.POOL_TOO_SMALL, 0.12, BottleneckName.SLOW_ANSWERS),
+    ],
+)
+def test_a_quota_that_stops_the_server_now_and_then_ends_a_capacity_below_the_most(
+    limit: BottleneckName, throttled: float, name: BottleneckName
+) -> None:
+    look = replace(trial(None, 1, goodput_per_s=1000.0), bottleneck=Bottleneck(limit, ("full",), ""))
+    served = Bottleneck(BottleneckName.NONE, ("all was served",), "")
+    held = [replace(trial(rate, n), bottleneck=served) for n, rate in enumerate((400.0, 500.0, 560.0), 2)]
+    missed = {"response_time_ns_p99": 90e6, "cpu_throttled_share": throttled}
+    late = [replace(trial(rate, n, **missed), bottleneck=served) for n, rate in enumerate((620.0, 600.0, 650.0), 5)]
+    found = limit_of(search_of(capacity_experiment(), setting(1), [look, *held, *late]))
+    assert found is not None and found.name is name
+    assert ("the quota is used up in 12 % of periods there" in found.evidence) is (throttled > 0)
 
 
 def test_a_capacity_below_the_only_rate_tried_ends_where_that_was_missed() -> None:
