@@ -28,6 +28,7 @@ from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialR
 
 CPU_SHARE = "subject_cpu_share"
 P99 = "response_time_ns_p99"
+WATCHED = "thread_cpu_share_max"  # trials whose threads were watched have it
 MOSTLY_FAIL = 0.5  # of the requests
 CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
 CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckName.TOO_MANY_RUNNABLE_THREADS)
@@ -191,7 +192,10 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     if (bottleneck := standing.row(chosen).bottleneck) is not None:
         return bottleneck_sentences(chosen, bottleneck)
     busy, failed = standing.value(chosen, CPU_SHARE), standing.value(chosen, "error_rate") or 0.0
-    if busy is not None and busy >= CPU_BUSY and failed < MOSTLY_FAIL:  # refusals may be all that the CPU does
+    # Rules that watched the threads had a reason not to name a full CPU, such as Erlang's schedulers, which also use it
+    # while they wait for work. And refusals may be all that the CPU does.
+    unseen = standing.value(chosen, WATCHED) is None
+    if busy is not None and busy >= CPU_BUSY and unseen and failed < MOSTLY_FAIL:
         return f"With {chosen.id} CPU is the limit. The server uses {_of_cpus(standing, chosen, busy)}."
     if standing.experiment.objective.is_capacity or not kind_of(standing.experiment).has_metric("offered_rate_per_s"):
         return None  # its trials are at many rates, and what is served is what was searched; or nothing is offered

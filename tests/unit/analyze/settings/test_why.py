@@ -94,6 +94,13 @@ def test_where_none_is_named_plain_figures_stand_for_it() -> None:
     )
 
 
+def test_a_full_cpu_that_the_rules_did_not_name_is_not_called_the_limit() -> None:
+    """Erlang's schedulers use 92 % of the CPUs while they wait for work: its threads were watched."""
+    busy = {"subject_cpu_share": 0.92, "thread_cpu_share_max": 0.9}
+    text = said(row(16, Verdict.EQUIVALENT, None, **busy), chosen=16)
+    assert text == "No single resource was found to be the limit."
+
+
 def test_what_larger_settings_cost_and_that_their_threads_compete() -> None:
     text = said(row(16, Verdict.EQUIVALENT, CPU), row(256, Verdict.WORSE, CROWD), chosen=16)
     assert text.endswith(
