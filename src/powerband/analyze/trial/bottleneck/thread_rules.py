@@ -310,7 +310,10 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
     away. `queue`: the least requests without a thread, for each thread."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
-        busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
+        waits = {kind: pool.blocked_on(kind) for kind in OUTSIDE}
+        # Idle threads that do not wait on conditions wait for the next request of their connection.
+        waits["socket"] -= min(waits["socket"], max(0.0, _idle(pool, scene) - pool.blocked_on("lock")))
+        busy = pool.use.on_cpu + pool.use.run_wait + sum(waits.values())
         without_thread = []
         if _more_than_threads(pool, scene, queue):
             without_thread.append(f"{count(queued)} requests queue")
@@ -323,8 +326,8 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
             continue  # the thread by which Go watches over the others, which sleeps
         if serves_fewer(threads, scene) or is_passed_by(threads, scene) or _others_stand_in(pool, scene):
             continue  # the threads wait for each other, or for something else; or requests need none of them, or others
-        kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
-        part, state = max((pool.blocked_on(kind), KINDS[kind]), (pool.use.on_cpu, "on a CPU"))
+        kind = max(waits, key=lambda kind: waits[kind])
+        part, state = max((waits[kind], KINDS[kind]), (pool.use.on_cpu, "on a CPU"))
         of_them = "all" if count(part) == count(busy) else count(part)
         doing = f" ({share(part)} {state})" if count(threads) == "1" else f", {of_them} of them {state}"
         return verdict(

@@ -151,6 +151,25 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
     assert bottleneck_of(idle) is None, "who turns requests away is short of something, whatever it is"
 
 
+@pytest.mark.parametrize(
+    ("waits", "present", "name"),
+    [
+        pytest.param({"socket": 9.85}, 1.5, None, id="threads that wait for the next request of their connection"),
+        pytest.param({"socket": 9.85}, 9.5, B.POOL_TOO_SMALL, id="threads that call somebody"),
+        pytest.param({"sleep": 9.85}, 1.5, B.POOL_TOO_SMALL, id="threads that sleep"),
+        pytest.param({"socket": 7.9, "lock": 1.95}, 8.0, B.POOL_TOO_SMALL, id="two idle on a condition"),
+    ],
+)
+def test_idle_threads_of_open_connections_hold_no_request_while_others_are_turned_away(
+    waits: dict[str, float], present: float, name: BottleneckName | None
+) -> None:
+    """A server with a thread for each of 10 connections, and a limiter of its own, which turns 40 % away."""
+    given = {"offered_rate_per_s": 200.0, "goodput_per_s": 120.0}
+    away: dict[str, Any] = {"users": None, "rate_per_s": 200.0, "turned_away_share": 0.4, "loaded_ns": 10 * MS}
+    found = bottleneck_of(scene(pool("python", 0.1, 0.05, **waits), metrics=given, present=present, **away))
+    assert (found and found.name) is name
+
+
 def test_a_pool_that_computes_is_not_said_to_sleep_and_is_given_no_more_threads_than_cpus() -> None:
     computes = pool("http-nio", 7.6, 0.1, lock=0.3)
     found = bottleneck_of(scene(computes, POLLER, cpus=16.0, metrics={"subject_cpu_share": 0.48}, tried=tried(8)))
