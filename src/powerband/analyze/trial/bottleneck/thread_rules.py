@@ -212,8 +212,13 @@ def disk(scene: Scene) -> Bottleneck | None:
 
 def downstream(scene: Scene) -> Bottleneck | None:
     """Names a dependency if at most K threads at once are past a point at which the others wait, or if event loops
-    idle while requests queue. If the server calls nobody, that point is a semaphore; if all its own connections are in
-    use, it is a connection pool."""
+    idle while requests queue."""
+    return few_are_let_in(scene) or _loop_waits_for_downstream(scene)
+
+
+def few_are_let_in(scene: Scene) -> Bottleneck | None:
+    """Names a dependency if at most K threads at once are past a point at which the others wait. If the server calls
+    nobody, that point is a semaphore; if all its own connections are in use, it is a connection pool."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
@@ -234,7 +239,7 @@ def downstream(scene: Scene) -> Bottleneck | None:
                     cpu_used(scene),
                 ],
             )
-    return _loop_waits_for_downstream(scene)
+    return None
 
 
 def _connections_too_few(pool: WatchedPool, past: float, connections: int, scene: Scene) -> Bottleneck:

@@ -21,6 +21,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     WOKEN,
     all_connections_are_used,
     calls_no_more,
+    few_are_let_in,
     pool_too_small,
     runs_tasks,
     serves_about,
@@ -32,6 +33,7 @@ from powerband.model.results import Bottleneck, Candidate
 
 # Limits beside which the CPU may be nearly full: with less than a third more it would be the next limit.
 HOLDS_WITH_CPU_LEFT = (BottleneckName.POOL_TOO_SMALL, BottleneckName.DOWNSTREAM, BottleneckName.HIDDEN_LIMIT)
+LARGER_FIRST = "enlarge the server's connection pool first: if no more is served, the dependency is the limit"
 GC_CLEAR = 0.25  # of the subject's CPUs, used by collectors: a smaller part of a full CPU is not most of what it lacks
 
 Tie = Callable[[Bottleneck, Scene], Candidate | None]
@@ -66,7 +68,7 @@ def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
         return verdict(
             BottleneckName.HIDDEN_LIMIT,
             [f"{open_now}, about as many as it serves at once: a connection pool of this size would look the same"],
-            advice="enlarge the server's connection pool first: if no more is served, the dependency is the limit",
+            advice=LARGER_FIRST,
         )
     if found.name is BottleneckName.POOL_TOO_SMALL and all_connections_are_used(scene) and _all_are_parked(scene):
         return verdict(BottleneckName.HIDDEN_LIMIT, [f"{open_now}: a pool of them may be what its threads idle behind"])
@@ -81,6 +83,15 @@ def _all_are_parked(scene: Scene) -> bool:
 def _waits_on_sockets(scene: Scene) -> bool:
     """True if a thread that serves requests waits on a socket, as in a call to a dependency."""
     return sum(pool.blocked_on("socket") for pool in scene.workers) >= 1
+
+
+def _own_turn_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """A hidden limit, beside a dependency, if all but a few threads wait inside the server: a connection pool that lets
+    only so many call would look the same, whatever other connections are open, such as idle ones to somebody else."""
+    if found.name is not BottleneckName.DOWNSTREAM or found != few_are_let_in(scene):
+        return None
+    waits = f"{found.evidence[1]} inside the server: a connection pool, or a limit on calls, would look the same"
+    return verdict(BottleneckName.HIDDEN_LIMIT, [waits], advice=LARGER_FIRST)
 
 
 def _blocked_by_tasks(found: Bottleneck, scene: Scene) -> Candidate | None:
@@ -202,6 +213,7 @@ def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 TIES: Iterable[Tie] = (
     _own_pool_or_downstream,
+    _own_turn_or_downstream,
     _blocked_by_tasks,
     _worker_or_loop,
     _computes_under_a_lock,

@@ -32,12 +32,12 @@ def named(seen: Scene) -> tuple[BottleneckName, BottleneckName | None]:
     [
         pytest.param((LOOP,), tried(4), 4, (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a loop with 4 connections"),
         pytest.param((CALLING,), tried(4), 4, (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a pool of 4 connections"),
-        pytest.param((CALLING,), tried(4), 32, (B.DOWNSTREAM, None), id="a connection for each thread"),
+        pytest.param((CALLING,), tried(4), 32, (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="connections that may idle"),
         pytest.param((CALLING,), tried(4), 0, (B.HIDDEN_LIMIT, None), id="nobody is called"),
         pytest.param((LOOP,), tried(4), 0, (B.HIDDEN_LIMIT, None), id="a loop that calls nobody"),
         pytest.param((LOOP,), None, None, (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="a loop, and nobody looked"),
         pytest.param((LOOP,), None, 4, (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="a loop with 4 connections, without slots"),
-        pytest.param((CALLING,), None, None, (B.DOWNSTREAM, None), id="threads that wait on sockets"),
+        pytest.param((CALLING,), None, None, (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="threads that wait on sockets"),
         pytest.param((CALLING,), None, 0, (B.HIDDEN_LIMIT, None), id="nobody is called, without slots"),
     ],
 )
@@ -45,6 +45,18 @@ def test_a_connection_pool_and_what_it_leads_to_look_the_same(
     pools: tuple[Any, ...], looks: Any, outgoing: int | None, names: tuple[BottleneckName, BottleneckName | None]
 ) -> None:
     assert named(scene(*pools, POLLER, tried=looks, outgoing=outgoing)) == names
+
+
+def test_those_that_wait_for_their_turn_inside_the_server_may_wait_for_its_own_connection_pool() -> None:
+    """Spring: 5 connections to another server, all in use, beside 10 idle ones to a database."""
+    calling = pool("http-nio", 0.05, 0.05, lock=59, socket=4.9)
+    found = bottleneck_of(scene(calling, POLLER, tried=tried(5), outgoing=15))
+    assert found is not None and found.second is not None
+    assert (found.name, found.second.name) == (B.DOWNSTREAM, B.HIDDEN_LIMIT)
+    assert found.second.evidence[0].startswith("59 others wait for their turn inside the server")
+    assert found.second.advice.startswith("enlarge the server's connection pool first")
+    asked = scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1), outgoing=32)
+    assert named(asked) == (B.DOWNSTREAM, None), "31 wait at the other end, which serves one at a time"
 
 
 @pytest.mark.parametrize(
