@@ -103,12 +103,13 @@ def lock(scene: Scene) -> Bottleneck | None:
     short CPU would look the same, except that the others would be runnable. If it is always the same one that computes,
     the others are idle. Where slots were not tried, requests must hold their threads for longer than the first answers
     took."""
-    pool = _most_locked(scene)
+    pool = most_locked(scene)
     if pool is None or not scene.queues or scene.go_runs is not None or _hold_no_longer(pool, scene):
         # Threads that are parked until a result comes look the same, but do not wait for each other. Neither do Go's:
         # goroutines wait for a lock without a thread.
         return None
-    waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
+    waiting, past = _locked(pool, scene), past_lock(pool, scene)
+    holder = "" if past >= HOLDER_LEAST else f"no thread is seen to hold it: on average {count(past)} are past it"
     idle = past < NOBODY and (waiting < FEW_WAIT or _idles_beside_others(pool, scene))
     idle = idle or (past < HOLDER_LEAST and runs_tasks(pool, scene))
     one_at_a_time = scene.tried is not None and scene.tried.slots.one_at_a_time
@@ -131,7 +132,7 @@ def lock(scene: Scene) -> Bottleneck | None:
         BottleneckName.LOCK,
         [
             f"{count(waiting)} `{pool.name}` threads wait for a lock",
-            _holders(max(past, 1.0)),
+            holder or _holders(max(past, 1.0)),
             cpu_used(scene),
         ],
         more=interpreter if computes else "",
@@ -183,6 +184,12 @@ def _busy_processes(scene: Scene) -> list[float]:
     return [used for used in scene.process_cores if used > 0 and used >= least]
 
 
+def past_lock(pool: WatchedPool, scene: Scene) -> float:
+    """The mean number of the pool's threads that are past the lock for which most of them wait, as far as it shows:
+    they are on a CPU, or wait for the same thing."""
+    return max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
+
+
 def _holders(past: float) -> str:
     number = count(past)
     return "1 thread at a time holds the lock" if number == "1" else f"on average {number} threads are past the lock"
@@ -219,7 +226,7 @@ def downstream(scene: Scene) -> Bottleneck | None:
 def few_are_let_in(scene: Scene) -> Bottleneck | None:
     """Names a dependency if at most K threads at once are past a point at which the others wait. If the server calls
     nobody, that point is a semaphore; if all its own connections are in use, it is a connection pool."""
-    pool = _most_locked(scene)
+    pool = most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
         if _nobody_is_called(scene):
@@ -590,7 +597,7 @@ def serves_fewer(threads: float, scene: Scene) -> bool:
     return scene.tried.slots.high < POOL_BUSY * threads
 
 
-def _most_locked(scene: Scene) -> WatchedPool | None:
+def most_locked(scene: Scene) -> WatchedPool | None:
     """The pool with the most threads that hold requests and wait for a lock, if that is most of those threads."""
     pool = max(scene.workers, key=lambda pool: _locked(pool, scene), default=None)
     if pool is None:

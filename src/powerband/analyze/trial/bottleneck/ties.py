@@ -15,6 +15,7 @@ from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     COMPUTES,
+    HOLDER_LEAST,
     OFF_POLL_SHARE,
     ONE_COMPUTES,
     POOL_BUSY,
@@ -22,6 +23,9 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     all_connections_are_used,
     calls_no_more,
     few_are_let_in,
+    lock,
+    most_locked,
+    past_lock,
     pool_too_small,
     runs_tasks,
     serves_about,
@@ -53,8 +57,7 @@ def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
     slots, as many requests may be served at once as it has connections."""
     outgoing = scene.outgoing
     if scene.tried is None and found.name is BottleneckName.DOWNSTREAM and not _waits_on_sockets(scene):
-        unseen = "whether the server calls anybody was not looked at"
-        return verdict(BottleneckName.HIDDEN_LIMIT, [unseen if outgoing is None else outgoing_open(outgoing)])
+        return verdict(BottleneckName.HIDDEN_LIMIT, [_calls(outgoing)])
     if scene.tried is None or not scene.queues or not outgoing:
         return None
     open_now = outgoing_open(outgoing)
@@ -75,6 +78,10 @@ def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
     return None
 
 
+def _calls(outgoing: int | None) -> str:
+    return "whether the server calls anybody was not looked at" if outgoing is None else outgoing_open(outgoing)
+
+
 def _all_are_parked(scene: Scene) -> bool:
     """True if no thread that serves requests is seen to wait for something of its own."""
     return not any(pool.blocked_on(*BLOCKS_LOOP) >= 1 for pool in scene.workers)
@@ -92,6 +99,30 @@ def _own_turn_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
         return None
     waits = f"{found.evidence[1]} inside the server: a connection pool, or a limit on calls, would look the same"
     return verdict(BottleneckName.HIDDEN_LIMIT, [waits], advice=LARGER_FIRST)
+
+
+def _lock_or_limit(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """A hidden limit, beside a lock, if all connections of the server's own are in use, unless the holder is seen to do
+    something else. Also, if no holder is seen, a hidden limit that is no lock; or a dependency, if the server may call
+    one from which more requests await a result than are served at once."""
+    if found.name is not BottleneckName.LOCK or found != lock(scene) or (pool := most_locked(scene)) is None:
+        return None
+    elsewhere = max(pool.use.on_cpu, pool.blocked_on("sleep", "disk")) >= HOLDER_LEAST
+    if all_connections_are_used(scene) and scene.outgoing and not elsewhere:
+        return verdict(
+            BottleneckName.HIDDEN_LIMIT,
+            [f"{outgoing_open(scene.outgoing)}: a connection pool of {scene.outgoing:,} would look the same"],
+            advice="enlarge the server's connection pool first: if no more is served, look for a lock",
+        )
+    if past_lock(pool, scene) >= HOLDER_LEAST:
+        return None
+    if scene.outgoing == 0 or calls_no_more(scene):
+        return verdict(
+            BottleneckName.HIDDEN_LIMIT,
+            ["a limit on the rate, or work for one thread alone, would look the same"],
+        )
+    parked = "threads that are parked until a result comes look the same"
+    return verdict(BottleneckName.DOWNSTREAM, [parked, _calls(scene.outgoing)])
 
 
 def _blocked_by_tasks(found: Bottleneck, scene: Scene) -> Candidate | None:
@@ -219,6 +250,7 @@ TIES: Iterable[Tie] = (
     _computes_under_a_lock,
     _cpu_nearly_full,
     _cpu_beside_a_lock,
+    _lock_or_limit,
     _pool_beside_cpu,
     _slots_without_threads,
     _cpu_and_its_collector,

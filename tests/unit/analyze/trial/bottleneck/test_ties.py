@@ -14,6 +14,7 @@ from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Candidate, TrialResult
+from powerband.readings.pools import WatchedPool
 
 B = BottleneckName
 LOOP = pool("loop", 0.05, 0.02, poll=0.93)
@@ -57,6 +58,40 @@ def test_those_that_wait_for_their_turn_inside_the_server_may_wait_for_its_own_c
     assert found.second.advice.startswith("enlarge the server's connection pool first")
     asked = scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1), outgoing=32)
     assert named(asked) == (B.DOWNSTREAM, None), "31 wait at the other end, which serves one at a time"
+
+
+HELD_BY_ONE = pool("http-nio", 0.05, 0.02, lock=63, socket=0.93)
+NOBODY_HOLDS = pool("http-nio", 0.05, 0.02, lock=63.9)
+
+
+@pytest.mark.parametrize(
+    ("threads", "changes", "second"),
+    [
+        pytest.param(HELD_BY_ONE, {"tried": tried(1), "outgoing": 1}, B.HIDDEN_LIMIT, id="a connection pool of 1"),
+        pytest.param(HELD_BY_ONE, {"tried": tried(1), "outgoing": 0}, None, id="the holder waits on a socket"),
+        pytest.param(
+            pool("http-nio", 0.05, 0.02, lock=63, sleep=0.93), {"tried": tried(1), "outgoing": 1}, None, id="it sleeps"
+        ),
+        pytest.param(NOBODY_HOLDS, {"tried": tried(1), "outgoing": 0}, B.HIDDEN_LIMIT, id="a limit on the rate"),
+        pytest.param(
+            pool("http-nio", 0.05, 0.02, lock=200), {"present": 200.0, "empty_ns": 2 * MS}, B.DOWNSTREAM,
+            id="parked until a dependency answers",
+        ),
+        pytest.param(
+            pool("http-nio", 0.05, 0.02, lock=200), {"present": 200.0, "empty_ns": 2 * MS, "outgoing": 0},
+            B.HIDDEN_LIMIT, id="the same of a server that calls nobody",
+        ),
+    ],
+)  # fmt: skip
+def test_a_lock_whose_holder_is_not_seen_may_be_something_else(
+    threads: WatchedPool, changes: dict[str, Any], second: BottleneckName | None
+) -> None:
+    seen = scene(threads, POLLER, **changes)
+    assert named(seen) == (B.LOCK, second)
+    found = bottleneck_of(seen)
+    assert found is not None
+    unseen = threads is not HELD_BY_ONE and not threads.blocked_on("sleep")
+    assert found.evidence[1].startswith("no thread is seen to hold it" if unseen else "1 thread at a time") is True
 
 
 @pytest.mark.parametrize(
