@@ -56,6 +56,13 @@ def served_twice(slots: Slots) -> str:
     return f"a short look with twice the users ({2 * slots.users:,}) served {significant(slots.gain)} times as much"
 
 
+def held_longer(took_ns: float, first_ns: float) -> str:
+    """Words that requests hold their threads for longer, in ns, than the first one took: `a request holds its thread
+    for 100 ms; the first one took 5.00 ms in all`."""
+    took, first = format_duration(took_ns), format_duration(first_ns)
+    return f"a request holds its thread for {took}; the first one took {first} in all"
+
+
 def cpu_used(scene: Scene) -> str:
     """Words the server's use of its CPUs: `the server uses 71 % of its 2 CPUs`."""
     return f"the server uses {of_cpus(scene.cpu_share, scene.cpus)}"

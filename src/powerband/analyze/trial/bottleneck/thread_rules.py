@@ -14,6 +14,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     MORE_PROCESSES,
     count,
     cpu_used,
+    held_longer,
     slots_served,
     threads_at,
     verdict,
@@ -92,6 +93,8 @@ IN_HAND = ("sleep", "socket", "disk")  # waits in the midst of work, for others;
 NEVER_IDLE = ("sleep", "poll", "disk", "other")  # waits of a worker with a request in hand, besides "lock" and "socket"
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait neither for a lock nor for a caller wait for the disk
+SLOWED = 2.0  # times what the first request took in all, that a later one is in a call: its other end gives way
+SLOWS_DOWN = "look at the dependency: the more requests it gets at once, the more slowly it answers"
 ASKED_TOO_MUCH = (
     "look at the dependency: a lock, a row that all requests change, or its CPU keeps it from serving so many at once; "
     "more connections or threads only wait longer"
@@ -308,13 +311,23 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
                 BottleneckName.DOWNSTREAM,
                 [
                     threads_at(pool, waiting, KINDS["socket"]),
-                    f"a request holds its thread for {format_duration(took_ns)}; the first one took "
-                    f"{format_duration(scene.empty_ns)} in all",
+                    held_longer(took_ns, scene.empty_ns),
                     cpu_used(scene),
                 ],
-                advice="look at the dependency: the more requests it gets at once, the more slowly it answers",
+                advice=SLOWS_DOWN,
             )
     return None
+
+
+def slower_calls_ns(pool: WatchedPool, scene: Scene) -> float | None:
+    """The time in ns that a request holds a thread of the pool in a call, if that is twice what the first one took in
+    all: what is called may give way, not the pool. None if most threads are in no call, or if slots were tried, which
+    tell more."""
+    calling = pool.blocked_on("socket") if pool.loops else pool.blocked_on(*CALLING)
+    if scene.tried is not None or not scene.empty_ns or calling < OFF_POLL_SHARE * pool.use.threads:
+        return None
+    took_ns = time_in_pool_ns(calling, max(scene.rate_per_s, 1e-9))
+    return took_ns if took_ns >= SLOWED * scene.empty_ns else None
 
 
 def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | None:
@@ -350,7 +363,7 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
                 cpu_used(scene),
             ],
             pool=f"`{pool.name}`",
-            more=f": {_enough_threads(pool, busy, queued, scene)}",
+            more="" if slower_calls_ns(pool, scene) else f": {_enough_threads(pool, busy, queued, scene)}",
         )
     return None
 

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, outgoing_open, threads_at, verdict
+from powerband.analyze.trial.bottleneck.clauses import (
+    cores,
+    count,
+    cpu_used,
+    held_longer,
+    outgoing_open,
+    threads_at,
+    verdict,
+)
 from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
@@ -19,6 +27,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     OFF_POLL_SHARE,
     ONE_COMPUTES,
     POOL_BUSY,
+    SLOWS_DOWN,
     WOKEN,
     all_connections_are_used,
     calls_no_more,
@@ -29,6 +38,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     pool_too_small,
     runs_tasks,
     serves_about,
+    slower_calls_ns,
     without_a_thread_each,
 )
 from powerband.base.units import share, significant, with_article
@@ -99,6 +109,17 @@ def _own_turn_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
         return None
     waits = f"{found.evidence[1]} inside the server: a connection pool, or a limit on calls, would look the same"
     return verdict(BottleneckName.HIDDEN_LIMIT, [waits], advice=LARGER_FIRST)
+
+
+def _pool_or_slower_dependency(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """A dependency, beside a pool, if requests hold their threads in a call for longer than the first one took in all:
+    with more threads they might only wait longer. Slots, where they were tried, tell more."""
+    if found.name is not BottleneckName.POOL_TOO_SMALL or scene.empty_ns is None:
+        return None
+    for pool in scene.workers + scene.loops:
+        if (took_ns := slower_calls_ns(pool, scene)) is not None:
+            return verdict(BottleneckName.DOWNSTREAM, [held_longer(took_ns, scene.empty_ns)], advice=SLOWS_DOWN)
+    return None
 
 
 def _lock_or_limit(found: Bottleneck, scene: Scene) -> Candidate | None:
@@ -252,6 +273,7 @@ TIES: Iterable[Tie] = (
     _cpu_beside_a_lock,
     _lock_or_limit,
     _pool_beside_cpu,
+    _pool_or_slower_dependency,
     _slots_without_threads,
     _cpu_and_its_collector,
 )

@@ -95,6 +95,43 @@ def test_a_lock_whose_holder_is_not_seen_may_be_something_else(
 
 
 @pytest.mark.parametrize(
+    ("threads", "first_ms", "changes", "second", "told"),
+    [
+        pytest.param(pool("http-nio", 0.1, 0.1, socket=19.8), 5, {}, B.DOWNSTREAM, "", id="20 threads"),
+        pytest.param(
+            pool("gunicorn (event loop)", 0.1, 0.1, socket=19.8, poll=0.1), 5, {"held": {"gunicorn": 25}},
+            B.DOWNSTREAM, "", id="20 processes",
+        ),
+        pytest.param(
+            pool("http-nio", 0.1, 0.1, socket=19.8), 90, {}, None, ": the offered rate needs at least 50",
+            id="a call that always takes as long",
+        ),
+        pytest.param(
+            pool("http-nio", 0.1, 0.1, sleep=19.8), 5, {}, None, ": the offered rate needs at least 50", id="no call"
+        ),
+        pytest.param(
+            pool("http-nio", 0.1, 0.1, socket=19.8), 5, {"tried": tried(20), "users": 500}, None,
+            ": with 500, no request would queue", id="where slots were tried",
+        ),
+    ],
+)  # fmt: skip
+def test_a_dependency_that_gives_way_is_named_beside_the_pool_that_waits_for_it(
+    threads: WatchedPool, first_ms: float, changes: dict[str, Any], second: BottleneckName | None, told: str
+) -> None:
+    """500/s are offered to 20 threads, and 200/s served: each waits 100 ms for its database."""
+    rates = {"offered_rate_per_s": 500.0, "goodput_per_s": 200.0}
+    times: dict[str, Any] = {"rate_per_s": 200.0, "empty_ns": first_ms * MS, "loaded_ns": 900 * MS}
+    seen = scene(threads, POLLER, metrics=rates, **{"users": None, "present": 500.0, **times, **changes})
+    assert named(seen) == (B.POOL_TOO_SMALL, second)
+    found = bottleneck_of(seen)
+    assert found is not None
+    if not threads.loops:
+        assert found.advice == f"give `http-nio` more threads{told}"
+    if found.second is not None:
+        assert found.second.evidence == ("a request holds its thread for 99.0 ms; the first one took 5.00 ms in all",)
+
+
+@pytest.mark.parametrize(
     ("held", "names"),
     [
         ({}, (B.EVENT_LOOP_BLOCKED, B.POOL_TOO_SMALL)),
