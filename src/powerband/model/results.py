@@ -57,7 +57,8 @@ class ClaimVerdict(StrEnum):
 class Estimate:
     """A `value` with its interval from `n` trials, at this `confidence` (0 to 1). `low`, `high`: None with fewer than
     two trials. `at_least`: the value is only a lower bound, of a time that is longer in some trial because too many
-    requests got no answer, or of a percentile of which each trial had too few, so that a lower one stands for it."""
+    requests got no answer, of a percentile of which each trial had too few, so that a lower one stands for it, or of a
+    capacity that no trial exceeded."""
 
     value: float
     low: float | None
@@ -252,7 +253,8 @@ class CapacityPoint:
 @dataclass(frozen=True)
 class Capacity:
     """The highest Poisson rate at which the SLO holds. `estimate`: None if it holds at no rate that was tried, or at
-    all of them; `note` says which, and what to change. `curve`: the points by ascending rate."""
+    all that the load engine could offer; `note` says which, and what to change. If no trial missed the SLO, it is
+    `at_least` the highest rate tried. `curve`: the points by ascending rate."""
 
     estimate: Estimate | None
     curve: tuple[CapacityPoint, ...]

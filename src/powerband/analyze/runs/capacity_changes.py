@@ -74,13 +74,14 @@ def _by_rates(
     found = [capacity_of(search) for search in both]
     estimates = [None if capacity is None else capacity.estimate for capacity in found]
     before, after = estimates
-    if before is None or after is None:
+    if before is None or after is None or first.open_above or second.open_above:
         words = [
             f"{name}: {'nothing was tried' if capacity is None else capacity.note}"
             for name, capacity in zip(names, found, strict=True)
         ]
         verdict = _without_estimates(first, second, found, error, session_half)
-        because = "; ".join(said for said, known in zip(words, estimates, strict=True) if known is None)
+        shown = [known is not None and not known.at_least for known in estimates]
+        because = "; ".join(said for said, known in zip(words, shown, strict=True) if not known)
         if None in found:  # a server that fails at every load is worse than one that holds some rate
             held = [capacity is not None and not search.nowhere for search, capacity in zip(both, found, strict=True)]
             verdict, because = unmeasured_pair([tried(each.trials, each.setting) for each in both], held, words, error)
@@ -96,7 +97,7 @@ def _without_estimates(
     first: Search, second: Search, found: Sequence[Capacity | None], error: float, session_half: float
 ) -> Verdict:
     """The verdict by the ranges in which the capacities lie: it may be certain even if the conditions hold at no rate,
-    or at all that the load engine could offer."""
+    or at all that were tried."""
     a, b = (_range(search, capacity, error) for search, capacity in zip((first, second), found, strict=True))
     if a is None or b is None:
         return Verdict.INCONCLUSIVE
@@ -115,4 +116,4 @@ def _range(search: Search, capacity: Capacity | None, error: float) -> tuple[flo
     if search.everywhere:
         return search.offered_per_s, math.inf
     low, high = search.edge.interval(1 - error)
-    return math.exp(low), math.exp(high)
+    return math.exp(low), math.inf if search.open_above else math.exp(high)

@@ -467,6 +467,8 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     wanted = " and ".join(constraint.text for constraint in standing.experiment.objective.constraints)
     if found is not None and row.uncertain_because:
         return f"it held {wanted} in none of {plural(found.n, 'trial')}; lower rates were not tested"
+    if found is not None and found.at_least:
+        return f"it held {wanted} {row.capacity.note.removeprefix('held ')}"
     if found is None or found.low is None or found.high is None:
         return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the only trial that shows it'}"
     return (

@@ -92,14 +92,14 @@ class CapacityContest:
         return mine < leaders - self._allowed
 
     def effect(self, setting: Setting) -> Estimate | None:
-        """The ratio of capacities; None if the leader's or this one's is beyond what the load engine offers."""
-        if self.leader is None or self.searches[self.leader].everywhere:
+        """The ratio of capacities; None if no trial shows where the leader's or this one's ends."""
+        if self.leader is None or self.searches[self.leader].open_above:
             return None
         trials = len(self.searches[setting].answers)
         if setting == self.leader:
             return Estimate(1.0, 1.0, 1.0, self.confidence, trials)
         gap = self.gaps.get(setting)
-        if gap is None or self.searches[setting].everywhere:
+        if gap is None or self.searches[setting].open_above:
             return None
         return gap.ratio(self.confidence, trials)
 

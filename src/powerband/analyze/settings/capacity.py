@@ -252,13 +252,37 @@ class Search:
 
     @property
     def everywhere(self) -> bool:
-        """True if the SLO holds at every rate that the load engine can offer, and was missed at none beyond."""
+        """True if the SLO certainly holds at every rate that the load engine can offer, and was missed at none
+        beyond."""
+        return self._beyond > self._sure
+
+    @property
+    def beyond_engine(self) -> bool:
+        """True if the capacity is estimated to lie above every rate that the load engine can offer, where no trial can
+        show it, so that it has no figure. `everywhere` is the certain case."""
+        return self._beyond > 0.5
+
+    @property
+    def unmissed(self) -> bool:
+        """True if the SLO was missed in no trial, though higher rates may be offered: an estimate above the rates tried
+        is then a guess."""
+        return self._answered and not self.beyond_engine and all(answer.held for answer in self.answers)
+
+    @property
+    def open_above(self) -> bool:
+        """True if no trial shows where the capacity ends."""
+        return self.beyond_engine or self.unmissed
+
+    @property
+    def _beyond(self) -> float:
+        """The probability that the capacity lies above every rate that the load engine can offer; 0 if that limit is
+        not known, or if the SLO was missed beyond it."""
         if not self._answered or not self._limit_known:
-            return False
-        beyond = math.log(self.offered_per_s)
-        if any(answer.log_rate > beyond and not answer.held for answer in self.answers):
-            return False
-        return 1 - float(self.edge.below(beyond)) > self._sure
+            return 0.0
+        limit = math.log(self.offered_per_s)
+        if any(answer.log_rate > limit and not answer.held for answer in self.answers):
+            return 0.0
+        return 1 - float(self.edge.below(limit))
 
     def is_known_within(self, half_width: float) -> bool:
         """True if the half-width of the capacity's interval is at most this share of the capacity."""
@@ -350,19 +374,28 @@ def capacity_of(search: Search) -> Capacity | None:
         return None
     if search.nowhere:
         return Capacity(None, curve, "; ".join(misses(search)))
-    if search.everywhere:
-        return Capacity(
-            None,
-            curve,
-            f"holds at every rate that the load generator could offer, up to {search.offered_per_s:,.0f}/s: "
-            "raise load.engine_threads, give it more CPUs, or ask for more",
-        )
-    low, high = search.edge.interval(search.objective.confidence)
-    middle = search.edge.quantile(0.5)
+    if search.beyond_engine:
+        return Capacity(None, curve, _up_to_the_limit(search))
+    low, high = map(math.exp, search.edge.interval(search.objective.confidence))
     n, confidence = len(search.answers), search.objective.confidence
-    found = Estimate(math.exp(middle), math.exp(low), math.exp(high), confidence, n)
+    if search.unmissed:
+        most = max(point.rate_per_s for point in curve)
+        held = "its only trial, at" if n == 1 else f"all {n} trials, up to"
+        note = f"held in {held} {format_value(most, 'per_s')}; higher rates were not tested"
+        return Capacity(Estimate(most, min(low, most), max(high, most), confidence, n, at_least=True), curve, note)
+    found = Estimate(math.exp(search.edge.quantile(0.5)), low, high, confidence, n)
     note = f"held in none of {plural(n, 'trial')}; lower rates were not tested" if search.unseen else ""
     return Capacity(found, curve, note or _seen_at(search, found.value))
+
+
+def _up_to_the_limit(search: Search) -> str:
+    """Says that the SLO holds up to the limit of the load generator, and how to raise that."""
+    most = f"{search.offered_per_s:,.0f}/s"
+    held, n = sum(answer.held for answer in search.answers), len(search.answers)
+    where = f"in {held} of {plural(n, 'trial')} up to {most}, the most that the load generator could offer"
+    if search.everywhere:
+        where = f"at every rate that the load generator could offer, up to {most}"
+    return f"holds {where}: raise load.engine_threads, give it more CPUs, or ask for more"
 
 
 def _seen_at(search: Search, rate_per_s: float) -> str:

@@ -50,7 +50,7 @@ def limit_of(search: Search) -> Bottleneck | None:
     looks = [trial for trial in search.trials if trial.valid and trial.stage is Stage.SATURATE]
     looks = [trial for trial in looks if trial.window_s is None] or looks  # shorter ones show less
     full = _under_full_load(search, commonest(looks))
-    if not search.answers or search.nowhere or search.everywhere:
+    if not search.answers or search.nowhere or search.open_above:
         return full if looks else commonest(search.near_edge())
     rate = float(np.exp(search.edge.quantile(0.5)))
     if search.unseen:  # it was missed at the lowest rate tried: that is seen, while the edge is a guess

@@ -208,7 +208,7 @@ def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
             setting.id,
             capacity.note or f"holds up to {capacity_words(capacity)}",
             tuple(_mark(point) for point in capacity.curve),
-            None if capacity.shown is None else capacity.shown.ends,
+            None if capacity.shown is None or capacity.shown.at_least else capacity.shown.ends,
             limits,
             span,
         )

@@ -109,7 +109,8 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         lines.append((ABSENT, "not known"))
     told = [each for row in estimates for metric in (analysis.objective, *PERCENTILES) if (each := row.get(metric))]
     if any(each.at_least for each in told):
-        lines.append(("≥", "at least: too many requests were not answered rightly, or too few were due"))
+        higher = ", or no higher rate was tested" if any(row.capacity for row in analysis.settings) else ""
+        lines.append(("≥", f"at least: too many requests were not answered rightly, or too few were due{higher}"))
     if said := valid_note(analysis):
         lines.append(("trials", said))
     return lines

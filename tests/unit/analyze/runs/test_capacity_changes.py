@@ -101,6 +101,23 @@ def test_sessions_may_differ_although_one_capacity_has_no_figure() -> None:
     }
 
 
+def test_what_no_trial_exceeded_is_compared_by_the_range_in_which_it_lies() -> None:
+    first = search_of(MADE, setting(1), searched(Server(), 1)[1])
+    rates = [None, *[3000.0] * 20]
+    trials = []
+    for number, rate in enumerate(rates, start=1):
+        stage = Stage.SATURATE if rate is None else Stage.CAPACITY
+        figures = {"response_time_ns_p99": 20e6, "error_rate": 0.0, "goodput_per_s": rate or 3000.0}
+        trials.append(result(TrialSpec(number, number, 1, setting(1), 1, stage, rate), figures))
+    second = search_of(MADE, setting(1), trials)
+    assert second.unmissed
+    change = capacity_change(setting(1), first, second, ("one", "two"), 0.05)
+    assert (change.verdict, change.ratio) == (Verdict.BETTER, None)
+    assert change.because == "two: held in all 20 trials, up to 3,000/s; higher rates were not tested"
+    back = capacity_change(setting(1), second, first, ("one", "two"), 0.05)
+    assert back.verdict is Verdict.WORSE
+
+
 @pytest.mark.parametrize(
     ("most_per_s", "failed", "verdict"),
     [(1500.0, 12, Verdict.WORSE), (1500.0, 1, Verdict.INCONCLUSIVE), (700.0, 1, Verdict.WORSE)],

@@ -219,6 +219,37 @@ def test_what_breaks_down_beyond_the_generators_limit_does_not_hold_at_every_rat
     assert 950 < found.estimate.value < 1300
 
 
+@pytest.mark.parametrize("held", [16, 25])
+def test_a_chance_miss_at_the_generators_limit_gives_no_figure_above_it(held: int) -> None:
+    made = capacity_experiment()
+    more = [trial(950.0, 30 + n) for n in range(held - 16)]
+    trials = at_the_limit(*more, trial(950.0, 60, response_time_ns_p99=90e6))
+    found = search_of(made, setting(1), trials)
+    assert found.beyond_engine and not found.everywhere and not found.unmissed
+    analysis = analyse(made, trials)
+    (row,) = analysis.settings
+    assert row.capacity is not None and row.capacity.estimate is None and "capacity_per_s" not in row.estimates
+    limit = f"in {held} of {held + 1} trials up to 950/s, the most that the load generator could offer"
+    assert row.capacity.note == f"holds {limit}: raise load.engine_threads, give it more CPUs, or ask for more"
+    assert f"it holds p99 < 50ms and errors < 0.1% {limit}" in analysis.answer.sentences[0]
+
+
+def test_where_no_trial_missed_the_highest_rate_tried_is_a_lower_bound() -> None:
+    rates = (600.0, 800.0, 1100.0)
+    trials = [trial(None), *(trial(rate, number) for number, rate in enumerate(rates, start=2))]
+    analysis = analyse(capacity_experiment(), trials)
+    (row,) = analysis.settings
+    assert row.capacity is not None and row.capacity.estimate is not None
+    found = row.capacity.estimate
+    assert (found.value, found.at_least, row.effect) == (1100.0, True, None)
+    assert row.capacity.note == "held in all 3 trials, up to 1,100/s; higher rates were not tested"
+    said = " ".join(analysis.answer.sentences)
+    assert "it held p99 < 50ms and errors < 0.1% in all 3 trials, up to 1,100/s; higher rates were not tested" in said
+    assert "up to about" not in said and "load generator" not in said
+    alone = capacity_of(search_of(capacity_experiment(), setting(1), trials[:2]))
+    assert alone is not None and alone.note == "held in its only trial, at 600/s; higher rates were not tested"
+
+
 def test_what_holds_by_luck_at_the_lowest_rate_says_what_it_missed() -> None:
     made = capacity_experiment()
     trials = [trial(None, 1), trial(18.4, 2, response_time_ns_p99=49e6)]
