@@ -14,6 +14,8 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.wire.load_events import Summary
 
 SILENT = {"timeout", "unfinished", "connect_timeout"}
+RAN_OUT = {"no_ports": Code.PORT_LIMIT, "no_descriptors": Code.DESCRIPTOR_LIMIT}
+"""The outcomes of requests for which this machine had no connection, with the failure if all requests ended so."""
 ANSWERS = {"ok", "status_rejected", "check_failed", "bad_response"}
 NOT_THERE_YET = {"502", "503", "504"}
 """The statuses of a server that still starts, or of a proxy before it (RFC 9110, 15.6.3 to 15.6.5)."""
@@ -56,6 +58,13 @@ def check_answered(
             Code.NO_RESPONSE,
             f"the server never answered a request ({ended}): check load.scenario and subject.url (of WebSockets also "
             "load.websocket.match and unsolicited), or raise load.timeout and measure.warmup_max if it is that slow",
+        )
+    if (found := +outcomes) and found.keys() <= RAN_OUT.keys():
+        worst = max(found, key=lambda outcome: found[outcome])
+        raise TrialFailed(
+            RAN_OUT[worst],
+            f"no request was sent ({ended}): this machine ran out of {worst[3:]}, which is not the server's fault; "
+            "raise the limit (ulimit -n, net.ipv4.ip_local_port_range), use load.keep_alive, or lower the load",
         )
     known = _handshakes(outcomes, stderr_file) or said or lost
     kinds = {name for name, count in outcomes.items() if count} - SILENT

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from powerband.analyze.settings.capacities import CapacityContest, contest_of, on_even_nodes
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, holds, search_of
 from powerband.analyze.settings.compare import Progress
-from powerband.analyze.trial.faults import shown_codes
+from powerband.analyze.trial.faults import fatal_codes, spoilt_by_others
 from powerband.analyze.trial.honesty import REPEATED_CODES
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
@@ -156,7 +156,7 @@ class CapacityPlanner(InFlight[_Round]):
         self._searches.pop(spec.setting, None)
         if result.status == "measured" and result.took_s is not None:
             told.took_s.append(result.took_s)
-        repeats_itself = bool(shown_codes(result) & REPEATED_CODES)
+        repeats_itself = not spoilt_by_others(result) and bool(fatal_codes(result) & REPEATED_CODES)
         may_repeat = wanted and spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
         may_repeat &= told.stage is Stage.SATURATE or self._within_budget(told.waiting + 1)
         if may_repeat and not repeats_itself and not self._says_something(result):

@@ -13,7 +13,7 @@ from powerband.analyze.trial.faults import with_first_start
 from powerband.base.units import significant
 from powerband.model.experiment import Design, Experiment, Objective
 from powerband.model.plan import Setting, Stage, TrialSpec
-from powerband.model.results import Analysis, AnswerKind, TrialResult, Verdict
+from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
 from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.planners import dry_run
 
@@ -168,6 +168,22 @@ def test_a_disturbed_trial_is_repeated_at_its_rate_and_says_nothing() -> None:
     assert (results[3].attempt, results[3].rate_per_s) == (2, results[2].rate_per_s)
     row = analyse(made, results, planner.progress).settings[0]
     assert row.invalid == 1 and row.trials == len(results) - 2
+
+
+@pytest.mark.parametrize("cause", ["host_foreign", "engine_stopped"])
+def test_a_trial_that_others_spoilt_is_repeated_at_its_rate_whatever_broke_in_it(cause: str) -> None:
+    made = capacity_experiment((1,))
+    honest = answers_of({1: Server()}, dice())
+
+    def spoilt(spec: TrialSpec, last: int) -> TrialResult:
+        if not 3 <= spec.number <= last:
+            return honest(spec)
+        return replace(result(spec, {}, "invariant"), problems=(Problem("invariant", "why"), Problem(cause, "why")))
+
+    _, results = search(made, lambda spec: spoilt(spec, 3))
+    assert (results[3].attempt, results[3].rate_per_s) == (2, results[2].rate_per_s)
+    always = search(made, lambda spec: spoilt(spec, 10_000))[1]
+    assert len(always) <= 26 + 13, "all retries together are half of the planned trials"
 
 
 @pytest.mark.parametrize("code", ["no_request_ended", "short_window"])

@@ -61,6 +61,9 @@ def test_one_right_answer_is_enough_to_be_measured() -> None:
         ({}, Code.NO_RESPONSE),
         ({"timeout": 3, "reset": 1}, Code.NO_VALID_RESPONSE),
         ({"bad_response": 3}, Code.NO_VALID_RESPONSE),
+        ({"no_ports": 3}, Code.PORT_LIMIT),
+        ({"no_ports": 2, "no_descriptors": 3}, Code.DESCRIPTOR_LIMIT),
+        ({"no_ports": 3, "reset": 1}, Code.NO_VALID_RESPONSE),
     ],
 )
 def test_no_right_answer_at_all_is_a_failure_that_says_how_requests_ended(outcomes: dict[str, int], code: Code) -> None:

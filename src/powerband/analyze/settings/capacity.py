@@ -19,7 +19,13 @@ from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.stats.shares import share_most
 from powerband.analyze.stats.theory import relaxation_s
-from powerband.analyze.trial.faults import LIMITED_TRIALS, NEVER_READY, met_generator_limit, shown_codes
+from powerband.analyze.trial.faults import (
+    LIMITED_TRIALS,
+    NEVER_READY,
+    fatal_codes,
+    met_generator_limit,
+    spoilt_by_others,
+)
 from powerband.analyze.trial.honesty import REPEATED_CODES
 from powerband.base.units import format_duration, format_value, plural
 from powerband.loads.measured import (
@@ -75,7 +81,8 @@ def holds(experiment: Experiment, result: TrialResult) -> bool | None:
     if result.stage is not Stage.CAPACITY or result.rate_per_s is None:
         return None
     if not result.valid:
-        return False if result.status != "interrupted" and shown_codes(result) & OVERLOADED else None
+        shows = result.status != "interrupted" and not spoilt_by_others(result)
+        return False if shows and fatal_codes(result) & OVERLOADED else None
     all_met = [met(constraint, result) for constraint in experiment.objective.constraints]
     if False in all_met or not _kept_up(experiment, result, result.rate_per_s):
         return False

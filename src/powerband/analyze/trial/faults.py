@@ -17,13 +17,15 @@ LATE = frozenset({"generator_lag", "generator_starved"})
 HALF_BUSY = 0.5
 """A load engine whose busiest thread used less than this of a CPU, and that was late while other programs ran, waited
 for them."""
+RAN_OUT = frozenset({"descriptor_limit", "port_limit"})
 LIMITED_TRIALS = 2  # one may be chance
 SERVED = ("goodput_per_s", "achieved_rate_per_s", "response_time_ns", "service_time_ns")
 EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
 UNANSWERED = frozenset({"no_response", "no_request_ended", "short_window", "unavailable"})
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
-    {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
+    RAN_OUT
+    | {"engine_failed", "probe_failed", "port_in_use", "link_failed", "jmeter_failed"}
     | {"plan_ended", "clock_set", "ended_in_warmup", WORK_ENDED, DAMAGED}
 )
 NEVER_READY = frozenset({"died_before_ready", "not_ready"})
@@ -45,6 +47,13 @@ def shown_codes(result: TrialResult) -> frozenset[str]:
     nobody asked meanwhile, or nobody could answer."""
     codes = fatal_codes(result)
     return codes - UNANSWERED if codes & (MACHINE_CODES | {STOPPED}) else codes
+
+
+def spoilt_by_others(result: TrialResult) -> bool:
+    """True if other programs, the hypervisor, a stop of the load engine or a limit of its own spoilt the trial: what
+    the subject did in it is no fault of its own for certain."""
+    fatal = fatal_codes(result)
+    return bool(fatal & (MACHINE_CODES | {STOPPED})) or any(code.startswith("generator") for code in fatal)
 
 
 def machine_disturbed(result: TrialResult) -> bool:
@@ -85,7 +94,7 @@ def met_generator_limit(result: TrialResult) -> bool:
     """True for a trial at a given rate in which the load engine met a limit of its own: its CPU, descriptors or ports,
     or it was late. If other programs took its CPU, it did not."""
     fatal = fatal_codes(result)
-    limits = {code for code in fatal if code.startswith("generator")}
+    limits = {code for code in fatal if code.startswith("generator") or code in RAN_OUT}
     disturbed = any(problem.code in DISTURBED_CODES for problem in result.problems)
     if disturbed and result.metrics.get("engine_cpu_share_max", 1.0) < HALF_BUSY:
         limits -= LATE

@@ -61,6 +61,21 @@ def test_no_answer_while_nobody_asked_says_nothing_of_the_rate(cause: str) -> No
     assert holds(capacity_experiment(), stopped) is None
 
 
+@pytest.mark.parametrize("cause", ["host_foreign", "host_steal", "engine_stopped", "generator_no_ports"])
+@pytest.mark.parametrize("code", ["invariant", "no_request_ok", "memory_kills"])
+def test_what_broke_in_a_trial_that_others_spoilt_says_nothing_of_the_rate(code: str, cause: str) -> None:
+    broken = trial(1000.0, code=code)
+    assert holds(capacity_experiment(), broken) is False
+    spoilt = replace(broken, problems=(*broken.problems, Problem(cause, "it is so")))
+    assert holds(capacity_experiment(), spoilt) is None
+
+
+def test_trials_without_ports_show_the_generators_limit() -> None:
+    limited = [trial(900.0, number, code="port_limit", status="failed") for number in (2, 3)]
+    assert holds(capacity_experiment(), limited[0]) is None
+    assert search_of(capacity_experiment(), setting(1), [trial(None, 1), *limited]).ceiling_per_s == 900.0
+
+
 @pytest.mark.parametrize(
     ("offered", "served", "metrics", "answer"),
     [
