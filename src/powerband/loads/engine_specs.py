@@ -28,6 +28,8 @@ PORTS_IN_USE = 0.9  # at most this share of them: connections closed a moment ag
 DESCRIPTORS_RESERVED = 48  # stdio, epoll, timers, resolver
 MAX_ENGINES = 64  # arbitrary: with 1,024 descriptors each, 62,000 connections; each is a process
 MAX_IN_FLIGHT = 10_000  # arbitrary: at 1,000/s ten seconds of arrivals; a server further behind is overloaded
+HELD_MOST = 100_000  # arbitrary: connections that are opened without being asked for; each takes memory at both ends
+SPREADS = 5  # a Poisson number lies further above its mean, in standard deviations, in 1 of 3 million cases
 START_APART_NS, STARTED_NS = 1_000_000, 100_000_000  # a process that accepts is back in its queue in less; an interval
 DEADLINE_SLACK_NS = 30_000_000_000  # for commands that come late on a busy machine; only a defect meets the deadline
 FIRST_SOURCE = IPv4Address("127.0.0.2")
@@ -54,16 +56,21 @@ def fleet_specs(
     fixed_ns: int | None = None,
     acknowledge_at_once: bool = False,
     at_once: bool = False,
+    under_way: float = 0.0,
 ) -> list[wire.LoadSpec]:
     """Returns one spec for each engine process; users, rate and in-flight bound add up to the load's.
 
     `environment`: where headers take values from. `descriptor_limit`: of one process. `local_ports`: of one address.
     The processes are dealt out to `machines` in turn, as many to each if there are enough users. `warmup_ns` None: the
     warm-up lasts until the command, at most `warmup_max_ns`. `fixed_ns`: the instant of that command; None: it comes
-    once the load is built up. `at_once`: users without a ramp all start in one instant. Raises
-    TrialFailed(descriptor_limit, port_limit) if even the largest fleet cannot hold the connections."""
+    once the load is built up. `at_once`: users without a ramp all start in one instant. `under_way`: the mean number of
+    arrivals for which an open load without a bound of its own must have room, as far as the largest fleet has it.
+    Raises TrialFailed(descriptor_limit, port_limit) if even that cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
+    if load.max_in_flight is None:
+        room = load.pipeline * _most_held(descriptor_limit, parts.hostname or "", local_ports, machines)
+        bound = max(bound, min(room, math.ceil(under_way + SPREADS * math.sqrt(under_way))))
     most = connections_of(load, bound)
     busy = min(machines, most if load.users is not None else bound // load.engine_threads)
     fleet = fleet_shape(most, descriptor_limit, parts.hostname or "", local_ports, max(1, busy))
@@ -125,6 +132,17 @@ def connections_of(load: Load, in_flight: int) -> int:
     return math.ceil(in_flight / load.pipeline)
 
 
+def _most_held(descriptor_limit: int, host: str, local_ports: int, machines: int) -> int:
+    """Returns the most connections for which a fleet grows without being asked for so many."""
+    held = min(HELD_MOST, MAX_ENGINES // machines * machines * max(0, descriptor_limit - DESCRIPTORS_RESERVED))
+    return min(held, machines * int(local_ports * PORTS_IN_USE)) if _one_source(host) else held
+
+
+def _one_source(host: str) -> bool:
+    """Returns True if all connections to a host have the same source address."""
+    return not is_loopback(host) or ":" in host
+
+
 def most_connections(descriptor_limit: int) -> int:
     """Returns the most connections that the largest fleet can hold."""
     return MAX_ENGINES * max(0, descriptor_limit - DESCRIPTORS_RESERVED)
@@ -152,7 +170,7 @@ def fleet_shape(
     engines = min(engines, connections)
     if connections <= per_source:
         return [()] * engines
-    if not is_loopback(host) or ":" in host:
+    if _one_source(host):
         if math.ceil(connections / machines) > one_address:
             where = "this machine has" if machines == 1 else f"each of {machines} machines has"
             raise TrialFailed(

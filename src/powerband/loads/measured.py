@@ -8,6 +8,7 @@ meanwhile (`analyze/trial/honesty.py`).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -18,6 +19,7 @@ from powerband.model.clocks import most_starved
 from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
 from powerband.model.metrics import metric_words
+from powerband.model.plan import Stage
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes, Unserved
@@ -620,6 +622,36 @@ def _schedule(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
         )
 
 
+def _in_flight(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """Reports a capacity trial that dropped arrivals with fewer under way than the conditions allow, if they hold for
+    what was sent: the bound on what is under way was the limit."""
+    dropped = evidence.fleet.cohort.dropped
+    if evidence.record.spec.stage is not Stage.CAPACITY or not dropped:
+        return
+    start, end = evidence.window
+    most: Counter[int] = Counter()  # by engine
+    for event in evidence.intervals:
+        if start < event["end_ns"] <= end:
+            most[event.get("engine", 0)] = max(most[event.get("engine", 0)], event["users_now"])
+    allowed = evidence.experiment.in_flight_allowed(evidence.load)
+    if most.total() < allowed and _sent_met(evidence, metrics):
+        yield Problem(
+            "generator_in_flight",
+            f"{dropped:,} arrivals were dropped with at most {most.total():,} under way, though the SLO allows "
+            f"{allowed:,.0f} at this rate: the load generator had no room for more, which says nothing of the server; "
+            "raise load.max_in_flight and the limit of descriptors (ulimit -n), or lower the load",
+        )
+
+
+def _sent_met(evidence: Evidence, metrics: Mapping[str, float]) -> bool:
+    """True if what was sent meets the conditions, whatever was dropped."""
+    fleet, times = evidence.fleet, evidence.response
+    failed, in_run = (1 - each.ok / max(1, each.scheduled - each.dropped) for each in (fleet.cohort, fleet.total))
+    values = {**metrics, "error_rate": failed, "run_error_rate": in_run, f"{RESPONSE}_max": times.maximum}
+    values |= {f"{RESPONSE}_{key}": response_quantile(fleet, times, failed, q) for key, q in QUANTILES.items()}
+    return all(each.holds(values.get(each.metric, 0.0)) for each in evidence.experiment.objective.constraints)
+
+
 _OUR_ENGINE = partial(starved, whose="load generator", remedy="use no more load.engine_threads than it has CPUs")
-LOAD = Source("load", load_metrics, checks(_engine, _OUR_ENGINE, _clocks))
+LOAD = Source("load", load_metrics, checks(_engine, _in_flight, _OUR_ENGINE, _clocks))
 USERS = Source("users", lambda evidence: [*users_metrics(evidence), *in_flight_metrics(evidence)])

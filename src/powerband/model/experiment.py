@@ -235,7 +235,7 @@ SCREEN_BLOCKS = 3  # the most blocks of short trials: one shows no noise, two ma
 SCREEN_DRAIN_NS = 500_000_000  # arbitrary: a short trial does not wait for the end of a long queue
 SCREENED_MIN = 3  # settings; with two, two short trials each show too little of the noise
 SOAK_WINDOW_NS = 60_000_000_000  # a minute: long beside the collections of a JVM, short beside a soak
-CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: the limit of the descriptors of one engine process
+CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound of an open load, or as many as the conditions allow
 
 
 class Constraint(Frozen):
@@ -679,6 +679,11 @@ class Experiment(Frozen):
         if load.max_in_flight is None and held < CAPACITY_IN_FLIGHT_MAX:
             bounds["max_in_flight"] = held
         return bounds
+
+    def in_flight_allowed(self, load: Load) -> float:
+        """The mean number of arrivals of an open load under way if each request takes the longest time allowed."""
+        stay_ns = load.pauses_ns + len(load.scenario) * self.longest_allowed_ns
+        return (load.rate_per_s or 0.0) * stay_ns / 1e9
 
     @property
     def longest_allowed_ns(self) -> float:

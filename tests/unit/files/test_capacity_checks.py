@@ -9,8 +9,10 @@ from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.resolved import resolved_yaml
 from powerband.loads.driver import WarmUp
+from powerband.loads.engine_specs import fleet_specs
 from powerband.model.experiment import CAPACITY_IN_FLIGHT_MAX, Experiment
 from powerband.model.plan import Setting, Stage
+from powerband.wire.specs import Open
 
 SUBJECT = "subject: {command: ./server --port {port} --threads {threads}}\nfactors: {threads: [1, 2]}\n"
 SLO = "objective: {maximise: capacity, subject_to: [p99 < 50ms, errors < 0.1%]}\n"
@@ -166,6 +168,25 @@ def test_a_scenario_is_in_flight_for_all_its_steps_and_pauses() -> None:
     assert made.warmup_ns_of(Stage.CAPACITY) == 3 * 10**9
     warmup = WarmUp.of(made, Stage.CAPACITY, made.load_for(slower, 100.0), joining_ns=0, pause_ns=0)
     assert warmup.fixed_ns == 4 * 10**9
+
+
+def test_pauses_and_slow_answers_that_the_slo_allows_have_room_at_high_rates() -> None:
+    setting = Setting((("threads", 1),))
+    load = "load: {think: 5s, duration: 2s, scenario: [{get: /a}, {get: /b}, {get: /c}, {get: /d}, {get: /e}]}\n"
+    made = parsed(load=load)
+    trial = made.load_for(setting, 1000.0)
+    assert made.in_flight_allowed(trial) == 1000 * (4 * 5 + 5 * 0.05)
+    (spec,) = fleet_specs(
+        trial,
+        url="http://127.0.0.1:1/",
+        seed=1,
+        descriptor_limit=30_000,
+        under_way=made.in_flight_allowed(trial),
+    )
+    assert isinstance(spec.model, Open) and spec.model.max_in_flight > 20_250
+    slow = parsed(SLO.replace("50ms", "3s"))
+    assert slow.in_flight_allowed(slow.load_for(setting, 8000.0)) == 24_000
+    assert slow.in_flight_allowed(slow.load_for(setting)) == 0
 
 
 def test_a_slow_slo_is_waited_for_longer() -> None:

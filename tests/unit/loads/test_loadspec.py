@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powerband.loads.engine_specs import CONNECTIONS_PER_TUPLE, MAX_ENGINES, fleet_shape, fleet_specs
+from powerband.loads.engine_specs import CONNECTIONS_PER_TUPLE, HELD_MOST, MAX_ENGINES, fleet_shape, fleet_specs
 from powerband.loads.http.driver import at_url
 from powerband.model.load import Exponential, Load, Step, Uniform
 from powerband.processes.failures import Code, TrialFailed
@@ -60,6 +60,29 @@ def test_an_open_load_without_a_bound_of_its_own_needs_one_process(limit: int, i
     assert spec.model.max_in_flight == in_flight
     asked = fleet_specs(Load(rate_per_s=100, max_in_flight=1000), url=URL, seed=1, descriptor_limit=limit)
     assert len(asked) == (5 if limit == 256 else 2 if limit == 1024 else 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "under_way", "host", "in_flight", "engines"),
+    [
+        (20_000, 20_000.0, "127.0.0.1", 20_708, 2),
+        (20_000, 5_000.0, "127.0.0.1", 10_000, 1),  # the usual bound is enough
+        (1024, 1_250.0, "127.0.0.1", 1_427, 2),
+        (1024, 1e9, "127.0.0.1", 64 * 976, 64),
+        (1_048_576, 1e9, "127.0.0.1", HELD_MOST, 1),
+        (1_048_576, 1e9, "10.0.0.1", 25_408, 1),  # one address has so many ports
+    ],
+)
+def test_an_open_load_has_room_for_what_the_conditions_allow_as_far_as_the_fleet_has_it(
+    limit: int, under_way: float, host: str, in_flight: int, engines: int
+) -> None:
+    made: dict[str, Any] = {"url": f"http://{host}:8080/", "seed": 1, "descriptor_limit": limit, "allow_remote": True}
+    load = Load(rate_per_s=1000.0)
+    models = [spec.model for spec in fleet_specs(load, under_way=under_way, **made)]
+    assert len(models) == engines
+    assert sum(model.max_in_flight for model in models if isinstance(model, wire.Open)) == in_flight
+    own = fleet_specs(load.model_copy(update={"max_in_flight": 500}), under_way=under_way, **made)
+    assert sum(spec.model.max_in_flight for spec in own if isinstance(spec.model, wire.Open)) == 500
 
 
 def test_pipelined_requests_share_connections() -> None:

@@ -20,6 +20,7 @@ from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.stats.shares import share_most
 from powerband.analyze.stats.theory import relaxation_s
 from powerband.analyze.trial.faults import (
+    GENERATOR_HELD,
     LIMITED_TRIALS,
     NEVER_READY,
     fatal_codes,
@@ -402,7 +403,9 @@ def _up_to_the_limit(search: Search) -> str:
     where = f"in {held} of {plural(n, 'trial')} up to {most}, the most that the load generator could offer"
     if search.everywhere:
         where = f"at every rate that the load generator could offer, up to {most}"
-    return f"holds {where}: raise load.engine_threads, give it more CPUs, or ask for more"
+    by_bound = any(GENERATOR_HELD in fatal_codes(trial) for trial in search.trials)
+    raised = "load.max_in_flight and the limit of descriptors" if by_bound else "load.engine_threads, give it more CPUs"
+    return f"holds {where}: raise {raised}, or ask for more"
 
 
 def _seen_at(search: Search, rate_per_s: float) -> str:

@@ -12,6 +12,7 @@ from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import DAMAGED, Problem, TrialResult
 
 GENERATOR_FULL = "generator_cpu"
+GENERATOR_HELD = "generator_in_flight"
 STOPPED = "engine_stopped"
 LATE = frozenset({"generator_lag", "generator_starved"})
 HALF_BUSY = 0.5

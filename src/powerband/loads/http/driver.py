@@ -64,6 +64,7 @@ def fleet_for(
         fixed_ns=fixed_ns,
         acknowledge_at_once=acknowledge_at_once,
         at_once=trial.experiment.measure.burst_ns > 0,
+        under_way=0.0 if trial.spec.rate_per_s is None else trial.experiment.in_flight_allowed(load),
     )
     return fleet_up(engines, specs, events, trial.directory.engine_log, pump)
 

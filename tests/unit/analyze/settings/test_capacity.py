@@ -249,6 +249,14 @@ def test_a_chance_miss_at_the_generators_limit_gives_no_figure_above_it(held: in
     assert f"it holds p99 < 50ms and errors < 0.1% {limit}" in analysis.answer.sentences[0]
 
 
+def test_a_limit_of_what_may_be_in_flight_is_said_to_be_one() -> None:
+    limited = [trial(1000.0, number, code="generator_in_flight") for number in (2, 3)]
+    trials = [trial(None, 1), *limited, *(trial(950.0, number) for number in range(4, 20))]
+    found = capacity_of(search_of(capacity_experiment(), setting(1), trials))
+    assert found is not None and found.estimate is None
+    assert found.note.endswith("950/s: raise load.max_in_flight and the limit of descriptors, or ask for more")
+
+
 def test_where_no_trial_missed_the_highest_rate_tried_is_a_lower_bound() -> None:
     rates = (600.0, 800.0, 1100.0)
     trials = [trial(None), *(trial(rate, number) for number, rate in enumerate(rates, start=2))]

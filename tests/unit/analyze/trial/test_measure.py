@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fakes.edges import capacity_experiment
 from fakes.trials import (
     SECOND,
     START_NS,
@@ -22,6 +23,7 @@ from fakes.trials import (
     summary,
     write_trial,
 )
+from powerband.analyze.settings.capacity import holds
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.faults import is_failed_start
 from powerband.analyze.trial.measure import evidence_of, measure, quantile_table
@@ -349,6 +351,31 @@ def test_an_open_load_that_was_not_scheduled_in_full_is_the_generators_fault(tmp
     assert "generator_schedule" in codes(measured(tmp_path / "a", Figures(), load=load))
     load = Load(rate=1005.0, duration=10_000_000_000)
     assert measured(tmp_path / "b", Figures(), load=load).valid
+
+
+@pytest.mark.parametrize(
+    ("under_way", "response_ns", "dropped", "answer"),
+    [
+        (10_000, 2e6, 500, None),  # 20,250 may be under way: five steps, four pauses of 5 s
+        (20_500, 2e6, 500, False),
+        (10_000, 9e7, 500, False),  # what was sent misses the SLO, too
+        (10_000, 2e6, 0, True),
+    ],
+)
+def test_a_bound_below_what_the_slo_allows_under_way_is_the_generators_limit(
+    under_way: int, response_ns: float, dropped: int, answer: bool | None, tmp_path: Path
+) -> None:
+    steps = [{"name": "GET /", "think": "5s"}] * 5
+    made = capacity_experiment(load=Load.model_validate({"users": 64, "scenario": steps}))
+    figures = Figures(goodput_per_s=4950.0, users=under_way, response_ns=response_ns, dropped=dropped)
+    directory, asked = TrialDir(tmp_path / "0001"), replace(spec(), stage=Stage.CAPACITY, rate_per_s=1000.0)
+    result = measure(directory, write_trial(directory, record_of(asked, figures), figures), made)
+    assert holds(made, result) is answer
+    said = [problem.message for problem in result.problems if problem.code == "generator_in_flight"]
+    assert bool(said) is (answer is None)
+    if said:
+        assert "500 arrivals were dropped with at most 10,000 under way, though the SLO allows 20,250" in said[0]
+        assert result.bottleneck is not None and result.bottleneck.name is BottleneckName.GENERATOR
 
 
 def test_some_foreign_cpu_is_noted_but_not_fatal(tmp_path: Path) -> None:

@@ -19,10 +19,17 @@ GENERATOR_CODES = (
     "generator_schedule",
     "generator_no_descriptors",
     "generator_no_ports",
+    "generator_in_flight",
 )
 # Problems whose own remedy is advised, that of the first one found: more threads do not cure them, or there may be no
 # CPU for one.
-CURED_OTHERWISE = ("generator_starved", "generator_no_descriptors", "generator_no_ports", "generator_cpu")
+CURED_OTHERWISE = (
+    "generator_starved",
+    "generator_no_descriptors",
+    "generator_no_ports",
+    "generator_in_flight",
+    "generator_cpu",
+)
 OF_THE_HYPERVISOR = f"move the trial to a machine that has its CPUs to itself, or run it {QUIETER}"
 
 
