@@ -116,7 +116,8 @@ class WarmUp:
     `joining_ns`: the time at its beginning in which users join. `fixed_ns`: the length of a fixed warm-up; None: it
     lasts until the server is steady, at least `least_ns` and at most `most_ns`, or `compiling_ns` while the server's
     runtime still compiles, or `first_ns` while nothing was answered or counted. `pause_ns`: the longest time that
-    instruments keep the window from beginning."""
+    instruments keep the window from beginning. `renews`: if all answers in a fixed warm-up were wrong, it begins anew
+    with the first right one, for which `first_ns` are waited."""
 
     joining_ns: int
     fixed_ns: int | None
@@ -125,6 +126,7 @@ class WarmUp:
     compiling_ns: int
     first_ns: int
     pause_ns: int
+    renews: bool = False
 
     @classmethod
     def of(cls, experiment: Experiment, stage: Stage, load: Load, *, joining_ns: int, pause_ns: int) -> WarmUp:
@@ -150,18 +152,20 @@ class WarmUp:
             if stage is Stage.SCREEN
             else joining_ns + min(load.timeout_ns, measure.warmup_max_ns + MINUTE_NS),
             pause_ns=pause_ns,
+            renews=stage is Stage.CAPACITY and bool(fixed_ns),
         )
 
     @property
     def longest_ns(self) -> int:
         """The longest that the warm-up may last, from go on."""
-        return max(self.most_ns, self.compiling_ns, self.first_ns)
+        renewed_ns = self.first_ns + (self.fixed_ns or 0) if self.renews else 0
+        return max(self.most_ns, self.compiling_ns, self.first_ns, renewed_ns)
 
     @property
     def by_command(self) -> bool:
-        """True if the driver waits for the `measure` command: until the server is steady, or until instruments are
-        done."""
-        return self.fixed_ns is None or (self.pause_ns > 0 and self.fixed_ns > 0)
+        """True if the driver waits for the `measure` command: until the server is steady, until instruments are done,
+        or as a fixed warm-up may begin anew."""
+        return self.fixed_ns is None or self.renews or (self.pause_ns > 0 and self.fixed_ns > 0)
 
     @property
     def driver_ns(self) -> int | None:

@@ -49,6 +49,9 @@ REPORTED_WITHIN_S = 5.0  # two intervals, and what a busy machine adds, or one t
 OBSERVE_EVERY_INTERVALS = 2  # 0.2 s: the terminal draws twice a second
 BEHIND_S = 10.0  # arbitrary: an answer to a request that waited so long in a queue misses any usual condition
 
+NOT_YET = ("status_rejected", "connect_refused", "reset", "closed_early")
+"""The outcomes of requests to a server that still starts, by itself or by a proxy before it."""
+
 
 class TrialObserver(Protocol):
     """Follows a trial while it runs, for the terminal and the log."""
@@ -348,6 +351,8 @@ class _Trial:
             end_ns = go_ns + warmup.fixed_ns
             if warmup.by_command:
                 loop.wait_until(end_ns)
+                if warmup.renews:
+                    self._warm_up_anew(loop, go_ns + warmup.first_ns)
             else:
                 left_s = (end_ns - time.monotonic_ns()) / 1e9
                 loop.wait(lambda: "measure" in driver.phases, left_s + REPORT_SLACK_S)
@@ -387,6 +392,15 @@ class _Trial:
         if not steady:
             self._check_begun(loop)
         self.warmup_ended_by = "steady" if steady else "limit"
+
+    def _warm_up_anew(self, loop: DriveLoop, until_ns: int) -> None:
+        """Waits for the first right answer if the server gave only wrong ones so far, since it still starts behind a
+        port that is open, and then for the fixed time."""
+        seen = loop.driver.seen
+        if seen["ok"] or not any(seen[outcome] for outcome in NOT_YET):
+            return
+        if loop.wait(lambda: seen["ok"] > 0, (until_ns - time.monotonic_ns()) / 1e9):
+            loop.wait_until(time.monotonic_ns() + (self.warmup.fixed_ns or 0))
 
     def _may_answer_late(self, driver: Driver) -> bool:
         """True if a first answer, or the first growth of a counter, may still come: of users who join, some are

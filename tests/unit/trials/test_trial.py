@@ -3,7 +3,9 @@ from __future__ import annotations
 import math
 import os
 import re
+import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -12,12 +14,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from fakes.edges import capacity_experiment, setting
 from fakes.trials import experiment, spec
 from powerband.loads import HTTP, SELF_DRIVEN, WEBSOCKET
 from powerband.loads.driver import WarmUp
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Subject
 from powerband.model.load import Load
+from powerband.model.plan import Stage
 from powerband.processes.answered import check_answered, check_joined, lost_connections, tls_failure
 from powerband.processes.cgroups import Limits
 from powerband.processes.cpus import CpuSplit
@@ -229,6 +233,41 @@ def test_a_first_answer_may_come_late_where_somebody_waits_for_it(
     _Trial._warm_up(made, loop, 0)
     assert loop.wait.call_count == (2 if waits else 1)
     assert made._check_begun.called and made.warmup_ended_by == "limit"
+
+
+@pytest.mark.parametrize(
+    ("seen", "serves", "waits"),
+    [
+        ({"ok": 5}, True, []),
+        ({"ok": 5, "status_rejected": 300}, True, []),
+        ({"timeout": 3}, True, []),  # an overloaded server is silent
+        ({}, True, []),
+        ({"status_rejected": 300}, True, ["first", "fixed"]),
+        ({"closed_early": 300}, False, ["first"]),
+    ],
+)
+def test_the_warm_up_of_a_server_that_still_starts_begins_anew_with_its_first_right_answer(
+    seen: dict[str, int], serves: bool, waits: list[str]
+) -> None:
+    """A proxy that answers 502 at once, before a server that needs 8 s to start."""
+    capacity = capacity_experiment()
+    warmup = WarmUp.of(capacity, Stage.CAPACITY, capacity.load_for(setting(1), 100.0), joining_ns=0, pause_ns=0)
+    assert warmup.by_command and warmup.driver_ns is None and warmup.fixed_ns == 2_000_000_000
+    assert warmup.longest_ns >= warmup.first_ns + warmup.fixed_ns
+    made, loop, waited = MagicMock(kind=HTTP, warmup=warmup, probe=None), MagicMock(), list[str]()
+    made._warm_up_anew = partial(_Trial._warm_up_anew, made)
+    loop.driver.seen = Counter(seen)
+
+    def first(done: Callable[[], bool], timeout_s: float) -> bool:
+        waited.append("first")
+        assert not done() and 25 < timeout_s <= 30
+        return serves
+
+    loop.wait.side_effect = first
+    loop.wait_until.side_effect = lambda at_ns: waited.append("fixed")
+    go_ns = time.monotonic_ns()
+    _Trial._warm_up(made, loop, go_ns)
+    assert waited == ["fixed", *waits] and loop.wait_until.call_args_list[0].args == (go_ns + warmup.fixed_ns,)
 
 
 @pytest.mark.parametrize(
