@@ -375,6 +375,8 @@ def test_a_winner_that_misses_a_constraint_afresh_is_no_answer() -> None:
     found = analysis.race.confirmation
     assert not found.upheld and "misses p99 < 50ms: it was 55" in found.sentence
     assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA and analysis.answer.setting is None
+    said = " ".join(analysis.answer.sentences)
+    assert "fresh starts of it broke p99 < 50ms (it was 55" in said and "quieter machine" not in said
     assert run_experiment(made, lambda spec: outcome(spec, 45)).answer.setting is not None
 
 

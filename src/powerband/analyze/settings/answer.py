@@ -407,6 +407,12 @@ def _withdrawn(standing: Standing, setting: Setting) -> str:
     starts = standing.row(setting).starts
     if starts is not None and starts.failed:
         return f"The race named {setting.id}, but it {failed_words(starts)}. Leave it out and race again."
+    if standing.broken_afresh:
+        broke = " and ".join(map(_broken, standing.broken_afresh))
+        return (
+            f"The race named {setting.id}, but fresh starts of it broke {broke}. Loosen the condition, or leave it out "
+            "and race again."
+        )
     cure = "with longer trials"
     if standing.experiment.screened_ns is not None:  # it sets the length of its trials itself
         cure = "measure every setting in full trials (--order blocks, design.order)"

@@ -19,7 +19,7 @@ from powerband.analyze.settings.capacities import CapacityContest, hold_capacity
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.settings.capacity_limit import limit_of
 from powerband.analyze.settings.claims import judge_claims
-from powerband.analyze.settings.confirm import confirm, fresh_room, fresh_values, unconfirmed
+from powerband.analyze.settings.confirm import confirm, fresh_room, fresh_values, kept_afresh, unconfirmed
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import (
     Contest,
@@ -308,7 +308,8 @@ def _by_blocks(
             room = fresh_room(table, scale, results, decision.chosen)
             fresh = Fresh(confirmation, fresh_values(table, results, decision.chosen), room)
             standing = replace(standing, figures=figures_of(experiment, table, scale, fresh))
-        standing = replace(standing, race=race)
+        broken = () if upheld else kept_afresh(experiment, table, results, decision.chosen).barred
+        standing = replace(standing, race=race, broken_afresh=broken)
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
             return standing, replace(unbound, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)

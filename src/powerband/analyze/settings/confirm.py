@@ -23,7 +23,7 @@ from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Confirmation, Estimate, Starts, TrialResult
+from powerband.model.results import Confirmation, Estimate, TrialResult
 
 
 def confirm(
@@ -69,10 +69,9 @@ def confirm(
     # A loss that may be due to disturbances of the fresh starts contradicts nothing.
     margin = max(objective.margin, bound or 0.0)
     allowed = scale.allowed(margin, _mean(raced)) + fresh_room(table, scale, results, setting)
-    mine = [result.metrics for (of, _), result in last_valid(results, Stage.CONFIRM).items() if of == setting]
+    mine = _fresh_metrics(results, setting)
     lacking = sum(not objective.needed_metrics <= metrics.keys() for metrics in mine)
-    starts = starts_of(results, setting, objective.confidence)
-    kept = _kept(experiment.loaded_for(setting), mine, [result.metrics for result in table.valid(setting)], starts)
+    kept = kept_afresh(experiment, table, results, setting)
     made = Confirmation(
         setting=setting,
         rival=rival,
@@ -89,15 +88,22 @@ def confirm(
     return _worded(made, said, table, kept, told)
 
 
-def _kept(
-    experiment: Experiment, fresh: Sequence[Mapping[str, float]], raced: Sequence[Mapping[str, float]], starts: Starts
+def kept_afresh(
+    experiment: Experiment, table: ResponseTable, results: Sequence[TrialResult], setting: Setting
 ) -> Compliance:
-    """The judgement on the constraints by the metrics of the `fresh` starts. Where some starts may fail or break one,
-    those of the race count as well: so few by themselves never show that the share is small enough."""
-    kept = judge(experiment, fresh, settings=1, starts=starts)
+    """The judgement on the constraints by the fresh starts of a setting. Where some starts may fail or break one, those
+    of the race count as well: so few by themselves never show that the share is small enough."""
+    loaded, starts = experiment.loaded_for(setting), starts_of(results, setting, experiment.objective.confidence)
+    fresh = _fresh_metrics(results, setting)
+    kept = judge(loaded, fresh, settings=1, starts=starts)
     if not experiment.objective.allow_failed_starts:
         return kept
-    return replace(kept, lapsed=judge(experiment, [*raced, *fresh], settings=1, starts=starts).lapsed)
+    raced = [result.metrics for result in table.valid(setting)]
+    return replace(kept, lapsed=judge(loaded, [*raced, *fresh], settings=1, starts=starts).lapsed)
+
+
+def _fresh_metrics(results: Sequence[TrialResult], setting: Setting) -> list[Mapping[str, float]]:
+    return [result.metrics for (of, _), result in last_valid(results, Stage.CONFIRM).items() if of == setting]
 
 
 def fresh_room(table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting) -> float:

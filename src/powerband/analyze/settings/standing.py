@@ -37,6 +37,8 @@ class Standing:
     unmeasured: Mapping[Setting, str] = field(default_factory=dict)
     """Settings without a valid trial for any other reason: nothing is known of them."""
     race: Race | None = None
+    broken_afresh: Sequence[str] = ()
+    """Constraints that fresh starts of the setting that the race named broke, with what was seen."""
     exploration: Exploration | None = None
     """The exploration before the race."""
     explored: Sequence[TrialResult] = ()
