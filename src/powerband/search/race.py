@@ -529,9 +529,9 @@ class RacePlanner:
             self._settled = frozenset()
             return verdict is not Verdict.INCONCLUSIVE or self._trials_tell_no_more(contest, compliance)
         if contest.leader is None:
-            # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
-            self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
-            return bool(self._live) and all(compliance[setting].missed for setting in self._live)
+            # Settings that can be no answer any more are paused; all others continue until one is allowed.
+            self._settled = frozenset(s for s in self._live if self._is_out(s, compliance[s], table))
+            return bool(self._live) and self._settled.issuperset(self._live)
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
         open_now = still_open(contest, {**compliance, **passing}, table, self._live)
         warming = [setting for setting in self._live if setting in rising and not compliance[setting].barred]
@@ -616,6 +616,12 @@ class RacePlanner:
         return is_allowed(
             max(1, seen.failed), seen.failed + measure.repeats, objective.allow_failed_starts, 1 - objective.confidence
         )
+
+    def _is_out(self, setting: Setting, compliance: Compliance, table: ResponseTable) -> bool:
+        """True if no further start makes the setting an answer: it certainly misses a constraint, or more of its starts
+        failed than may."""
+        failed = bool(table.starts[setting].failed and compliance.lapsed)
+        return bool(compliance.missed) or (failed and not self._may_pass(setting, compliance))
 
     def _finalists(self) -> tuple[Setting, ...]:
         """The setting that the race names, and its nearest rival; empty if it names none. One that it only bounds is

@@ -515,3 +515,28 @@ def test_short_trials_alone_tell_no_near_settings_apart(more: dict[str, float]) 
     answer = analyse(made, results, at_rest(planner.progress)).answer
     assert answer.kind is AnswerKind.BOUNDED and answer.setting is not None and answer.setting.id == "threads=0"
     assert answer.regret is not None and answer.regret > 0.25 and not answer.bound_met
+
+
+def dying(*of: int) -> Change:
+    """Settings that serve for half a second, and die in every full trial."""
+
+    def change(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        dead = spec.stage is not Stage.SCREEN and threads(spec) in of
+        return result_of(spec, "died", 2.0) if dead else result
+
+    return change
+
+
+def test_a_setting_that_dies_in_every_full_trial_withholds_no_answer_and_gets_no_third_round() -> None:
+    _, specs, analysis = screened(TWO_AHEAD, dying(5))
+    assert len({spec.block for spec in specs if spec.stage is Stage.COMPARE and threads(spec) == 5}) == 2
+    answer = analysis.answer
+    assert answer.kind is AnswerKind.BEST and answer.setting is not None and answer.setting.id == "threads=4"
+    assert "threads=5 failed: because of died" in " ".join(answer.sentences)
+
+
+def test_a_race_ends_once_every_setting_that_is_left_dies_in_its_full_trials() -> None:
+    """Those that left as worse come back once the best have died, for one round."""
+    _, specs, analysis = screened(TWO_AHEAD, dying(*range(6)))
+    assert len({spec.block for spec in specs if spec.stage is Stage.COMPARE}) == 3
+    assert analysis.race is not None and analysis.race.ended_by == "decided" and analysis.answer.setting is None

@@ -20,7 +20,7 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capac
 from powerband.analyze.settings.capacity_limit import limit_of
 from powerband.analyze.settings.claims import judge_claims
 from powerband.analyze.settings.confirm import confirm, fresh_room, fresh_values, kept_afresh, unconfirmed
-from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import (
     Contest,
     ResponseTable,
@@ -45,6 +45,7 @@ from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
+from powerband.analyze.settings.starts import only_fails
 from powerband.analyze.settings.unseen_steps import unseen_steps
 from powerband.analyze.settings.unsettled import (
     cold_capacity,
@@ -277,7 +278,7 @@ def _by_blocks(
             uncertain_because=compliance[setting].open if estimates[setting] and not compliance[setting].missed else (),
             bottleneck=commonest(_looked_at(table, setting, results)),
             starts=table.starts[setting],
-            lapsed=bool(compliance[setting].lapsed) and not compliance[setting].missed,
+            lapsed=bool(estimates[setting] and compliance[setting].lapsed) and not compliance[setting].missed,
         )
         for setting in settings
     )
@@ -486,6 +487,8 @@ def _standing(
     rising = still_rising(metric, results)
     for row in rows:
         mine = tried(results, row.setting)
+        if row.trials and _fails_too_often(experiment, row, len(rows)):
+            continue
         if row.trials:
             lacking = [r for r in mine if r.stage is Stage.COMPARE and r.valid and metric not in r.metrics]
             if beyond_generator(mine) and not experiment.objective.is_capacity:
@@ -497,8 +500,10 @@ def _standing(
             elif row.setting in rising and row.setting != contest.leader and may_catch_up(row.effect):
                 unmeasured[row.setting] = RISING
             continue
-        own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
-        (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
+        if only_fails(mine):
+            failed[row.setting] = _absent_because(row.setting, list(filter(subjects_own, mine)), metric)[0]
+        else:
+            unmeasured[row.setting] = row.infeasible_because[0]
     in_play = {row.setting for row in rows if _may_answer(row)}
     with_cpus = [each for each in results if each.valid and each.cpus]
     with_cpus.sort(key=lambda each: each.setting == contest.leader)
@@ -520,6 +525,14 @@ def _standing(
         warmup_s=longer_warmup_s(results, rising) if RISING in unmeasured.values() else None,
         few_requests=_few_requests(experiment, results),
     )
+
+
+def _fails_too_often(experiment: Experiment, row: SettingResult, settings: int) -> bool:
+    """True if more starts of the setting failed than may: it is no answer, whatever else its trials leave open.
+    `settings`: how many are judged."""
+    if row.feasible or row.starts is None:
+        return False
+    return bool(judge(experiment, [], settings=settings, starts=row.starts).barred)
 
 
 def _few_requests(experiment: Experiment, results: Sequence[TrialResult]) -> dict[Setting, str]:

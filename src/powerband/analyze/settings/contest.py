@@ -457,9 +457,9 @@ def _judged(result: TrialResult) -> Mapping[str, float]:
 
 
 def compliance_of(table: ResponseTable) -> dict[Setting, Compliance]:
-    """Judges how each setting meets the constraints; one without valid trials says nothing of them. In a race each
-    judgement spends its look's share of the error. Short trials show a setting to meet a constraint, and leave it open
-    otherwise: they end before a slow server has answered all users."""
+    """Judges how each setting meets the constraints; one without valid trials says nothing of them, but for its failed
+    starts. In a race each judgement spends its look's share of the error. Short trials show a setting to meet a
+    constraint, and leave it open otherwise: they end before a slow server has answered all users."""
     trials = {setting: [_judged(result) for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
@@ -478,6 +478,9 @@ def compliance_of(table: ResponseTable) -> dict[Setting, Compliance]:
         elif metrics:
             kept = judged_by(setting, metrics, table.starts[setting])
             found[setting] = with_behind(table.experiment_of(setting), kept, table.valid(setting))
+        elif table.starts[setting].failed:
+            by_starts = judged_by(setting, [], table.starts[setting])
+            found[setting] = Compliance(missed=by_starts.missed, lapsed=by_starts.lapsed)
     return {setting: _with_apart(table, setting, each) for setting, each in found.items()}
 
 

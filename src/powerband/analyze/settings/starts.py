@@ -23,7 +23,7 @@ from powerband.analyze.trial.faults import (
     tried,
 )
 from powerband.base.units import plural
-from powerband.model.plan import Setting
+from powerband.model.plan import Setting, Stage
 from powerband.model.results import Starts, TrialResult, Verdict
 
 LUCK = 0.5
@@ -51,6 +51,15 @@ def _starts(mine: Sequence[TrialResult], confidence: float, codes: Collection[st
     bad = [result for result in bad if not codes or fatal_codes(result).intersection(codes)]
     wrong = sum("invariant" in fatal_codes(result) for result in bad)
     return Starts(made, len(bad), wrong, share_most(len(bad), made, 1 - confidence))
+
+
+def only_fails(trials: Sequence[TrialResult]) -> bool:
+    """True if a setting without a figure fails by its own fault: in some of its full trials, while the machine or the
+    load engine spoilt the others, or in all of them. Where it had none, its short trials and first looks count."""
+    full = [trial for trial in trials if trial.stage not in (Stage.SCREEN, Stage.EXPLORE)] or trials
+    if any(map(is_failed_start, full)):
+        return not any(trial.valid for trial in full)
+    return bool(full) and all(map(subjects_own, full))
 
 
 def failed_words(starts: Starts) -> str:

@@ -817,6 +817,41 @@ def test_what_could_not_be_measured_is_not_worse(codes: list[str], kind: str) ->
     assert "Every other" not in " ".join(answer.sentences) and "this is why" in answer.sentences[1]
 
 
+def test_a_setting_that_answers_nothing_is_out_also_where_one_of_its_trials_was_disturbed() -> None:
+    trials, nothing = results({1: noisy(100, 1), 2: noisy(200, 2)}), Problem("no_request_ok", "it answers nothing")
+    for block in range(5):
+        why = (Problem("host_steal", "the machine was disturbed"), nothing) if block == 0 else (nothing,)
+        trials.append(TrialResult(20 + block, block, 1, setting(4), "measured", why, {}))
+    answer = judged(trials).answer
+    assert answer.kind is AnswerKind.BEST and "threads=4 failed: it answers nothing" in answer.sentences[1]
+
+
+def test_a_finalist_that_fails_every_trial_of_the_race_is_out_whatever_its_first_look_gave() -> None:
+    race = tuple(map(setting, (1, 2, 4)))
+    look = TrialResult(1, 0, 1, setting(4), "measured", (), {"goodput_per_s": 900.0}, stage=Stage.EXPLORE)
+    died = (Problem("died", "it was killed"),)
+    trials = [look, *results({1: noisy(100, 1), 2: noisy(200, 2)})]
+    trials += [TrialResult(20 + block, block, 1, setting(4), "failed", died, {}) for block in range(5)]
+    answer = analyse(experiment({"threads": (1, 2, 4)}), trials, Progress(raced=race)).answer
+    assert answer.kind is AnswerKind.BEST and answer.setting == setting(2)
+
+
+@pytest.mark.parametrize("doubt", ["rising", "generator_cpu"])
+def test_what_else_the_trials_of_a_setting_with_a_failed_start_leave_open_withholds_no_answer(doubt: str) -> None:
+    """threads=4 may be the faster one, but may not fail a start."""
+    trials = results({2: noisy(1000, 1, 8), 4: [*noisy(960, 2, 5), *[None] * 3]})
+    codes = {5: "generator_cpu", 6: "generator_cpu", 7: "died"} if doubt == "generator_cpu" else {7: "died"}
+    for at, trial in enumerate(trials):
+        if trial.setting == setting(4):
+            code = codes.get(trial.block)
+            status, why = ("failed" if code == "died" else "measured"), (Problem(code, "so it is"),) if code else ()
+            problems = why or trial.problems
+            trials[at] = replace(trial, rising=doubt == "rising", status=status, problems=problems)
+    answer = judged(trials, (2, 4)).answer
+    assert answer.kind is AnswerKind.BEST and answer.setting == setting(2)
+    assert "threads=4 failed 1 of" in answer.sentences[1]
+
+
 @pytest.mark.parametrize(("metric", "others"), [("error_rate", 0.5), ("accept_overflows", 12.0)])
 def test_a_leader_at_zero_has_no_ratio_and_the_answer_is_json_all_the_same(metric: str, others: float) -> None:
     values = {1: [0.0] * 5, 2: [others] * 5, 4: [2 * others] * 5}
