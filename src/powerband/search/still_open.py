@@ -25,7 +25,8 @@ def still_open(
 
     A setting that cannot be better than the leader by more than the margin is not worth more trials just to prove that
     it is equivalent, or worse where another looks equivalent, since then none will be the best; unless it is cheaper
-    than the setting that would be named now."""
+    than the setting that would be named now. One that was never compared with the leader, as its short trials are no
+    measure for full ones, is open."""
     found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
     certain = {setting for setting in found if compliance[setting].certain}
     costs = {setting: table.cost(setting) for setting in live}
@@ -48,6 +49,8 @@ def still_open(
         verdict = contest.verdict(setting)
         if verdict is Verdict.WORSE:
             return False
+        if setting not in contest.difference:
+            return True
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
             decides_best = not alike and looks_worse(setting)

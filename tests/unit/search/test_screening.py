@@ -175,6 +175,26 @@ def test_settings_with_short_trials_only_come_back_where_the_winner_dies_in_its_
     assert found.answer.setting is not None and found.answer.setting.id == "threads=2"
 
 
+def test_a_setting_that_comes_back_races_in_full_trials_before_an_answer_speaks_of_it() -> None:
+    """threads=2 left as worse than threads=3, which dies in its fresh starts. Those that raced are alike."""
+    made = race_of(4, repeats=10, confirm=3, screen="500ms", confirm_early=True, seed=3)
+    planner, results = planner_for(made, 3), list[TrialResult]()
+    while (spec := planner.ask()) is not None:
+        dead = spec.stage is Stage.CONFIRM and threads(spec) == 3
+        results.append(result_of(spec, "died" if dead else served((900, 900, 200, 1010), spec), 2.0))
+        planner.tell(results[-1])
+    back = made.settings()[2]
+    assert [result for result in results if result.setting == back and result.stage is Stage.COMPARE]
+    answer = analyse(made, results, planner.progress).answer
+    assert answer.setting is not None and answer.setting.id == "threads=0" and back not in answer.undecided
+    unseen = [result for result in results if result.setting != back or result.stage is Stage.SCREEN]
+    race = planner.progress.race
+    assert race is not None
+    kept = tuple(left for left in race.departures if left.setting != back)
+    cut = analyse(made, unseen, replace(planner.progress, race=replace(race, departures=kept))).answer
+    assert cut.kind is AnswerKind.NOT_ENOUGH_DATA and "threads=2 may still be better" in " ".join(cut.sentences)
+
+
 @pytest.mark.parametrize("late", [{5}, {3, 4, 5}, set(range(6))], ids=["the best", "half", "all"])
 @pytest.mark.parametrize("code", ["no_request_ended", "short_window", "no_response", "unavailable"])
 def test_a_setting_whose_answers_take_longer_than_a_short_trial_races_in_full_ones(late: set[int], code: str) -> None:

@@ -380,7 +380,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
 def _what_decides(standing: Standing, open_: Sequence[Setting], unsure: Sequence[SettingResult]) -> str:
     """Says what would decide between the `open_` settings, of which the first leads. `unsure`: those that may break a
     condition."""
-    found = {setting: standing.figures[setting].estimate for setting in open_}
+    found = {setting: standing.figures[setting].estimate for setting in open_ if setting in standing.figures}
     of_percentile = requests_for(standing.experiment.objective.metric) > 0
     if all(each.at_least for each in found.values()):
         lower = "lower " if of_percentile else ""

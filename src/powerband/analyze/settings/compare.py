@@ -283,8 +283,10 @@ def _by_blocks(
         for setting in settings
     )
     blocks = 0 if contest.leader is None else len(table.valid(contest.leader))
+    standing = _standing(experiment, results, rows, contest, blocks)
     standing = replace(
-        _standing(experiment, results, rows, contest, blocks),
+        standing,
+        contenders=standing.contenders | _not_compared(contest, rows),
         race=race,
         exploration=progress.exploration,
         figures=figures_of(experiment, table, scale),
@@ -326,6 +328,15 @@ def _whole(results: Sequence[TrialResult], progress: Progress) -> list[TrialResu
 def _half(progress: Progress) -> Collection[int]:
     """The blocks of a race that are not whole, and do not count."""
     return () if progress.race is None else progress.race.half
+
+
+def _not_compared(contest: Contest, rows: Sequence[SettingResult]) -> frozenset[Setting]:
+    """The settings that may be the answer, and that nothing compares with the leader: they came back to a race, and
+    have no full trial beside its own yet."""
+    if contest.leader is None:
+        return frozenset()
+    compared = {*contest.difference, *contest.left}
+    return frozenset(row.setting for row in rows if _may_answer(row) and row.setting not in compared)
 
 
 def _looked_at(table: ResponseTable, setting: Setting, results: Sequence[TrialResult]) -> Sequence[TrialResult]:
