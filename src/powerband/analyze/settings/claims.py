@@ -15,6 +15,7 @@ import numpy as np
 
 from powerband.analyze.settings.contest import compared, window_ns_of
 from powerband.analyze.settings.counting import counted_share
+from powerband.analyze.settings.starts import failed_words, is_allowed, starts_of
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
@@ -41,7 +42,7 @@ HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict
 _OPPOSITE = {HELD: REFUTED, REFUTED: HELD, UNDECIDED: UNDECIDED}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _SIDE_MAX = 1e100  # its square is still a float
-_FAR = 1e6  # times a lower bound: a verdict that stands there, too, stands wherever the value is
+_FAR = 1e6  # times a value that may be worse: a verdict that stands there, too, stands wherever the value is
 
 Cells = Mapping[tuple[Setting, int], TrialResult]
 Moved = Callable[[Reference, float], float]
@@ -51,23 +52,26 @@ Moved = Callable[[Reference, float], float]
 def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[ClaimResult, ...]:
     """Every claim, in the experiment's order; never raises for what results hold.
 
-    Only valid trials count, and of several attempts at one setting in one block the last one. All intervals of one
-    claim hold at once with the experiment's confidence; several claims are not corrected for one another."""
+    Only valid trials count, and of several attempts at one setting in one block the last one; if more starts of a
+    setting failed than may, only a verdict that worse figures of it would not change. All intervals of one claim hold
+    at once with the experiment's confidence; several claims are not corrected for one another."""
     cells = compared(experiment, results)
     full = {result.setting for result in results if result.stage is Stage.COMPARE}
     short = {r.setting for r in results if r.valid and r.stage in (Stage.SCREEN, Stage.EXPLORE)} - full
     kept = experiment.kept() if experiment.claims else {}
-    return tuple(_judge(claim, experiment, kept, cells, short) for claim in experiment.claims)
+    return tuple(_judge(claim, experiment, kept, cells, short, results=results) for claim in experiment.claims)
 
 
 @dataclass(frozen=True)
 class _Rule:
     """How a claim is judged. `error`: that of one interval, so that all intervals of the claim hold together. `short`:
-    settings with valid trials, but short ones and first looks alone."""
+    settings with valid trials, but short ones and first looks alone. `results`: those of all trials, since failed
+    starts are outcomes, too."""
 
     experiment: Experiment
     error: float
     short: Collection[Setting]
+    results: Sequence[TrialResult]
 
     @property
     def margin(self) -> float:
@@ -80,6 +84,8 @@ def _judge(
     kept: Mapping[Setting, Setting],
     cells: Cells,
     short: Collection[Setting],
+    *,
+    results: Sequence[TrialResult],
 ) -> ClaimResult:
     wanted = parts_of(parse_claim(claim.holds), kept)
     if not wanted:
@@ -89,7 +95,7 @@ def _judge(
     # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
     share = share_at(experiment, len({block for _, block in cells}), window_ns=window_ns_of(cells.values()))
     error = share * (1 - objective.confidence) / len(wanted)
-    rule = _Rule(experiment, error, short)
+    rule = _Rule(experiment, error, short, results)
     parts = tuple(_part(comparison, where, case, cells, rule) for comparison, where, case in wanted)
     verdicts = {part.verdict for part in parts}
     verdict = REFUTED if REFUTED in verdicts else UNDECIDED if UNDECIDED in verdicts else HELD
@@ -102,12 +108,12 @@ def _part(comparison: ClaimComparison, where: str, case: Case, cells: Cells, rul
     balanced = _balanced(comparison)
     unit = _shared_unit(balanced)
 
-    def judged_with(raised: Reference | None = None) -> tuple[_Judged, int]:
+    def judged_with(worse: Moved = lambda _, measured: measured) -> tuple[_Judged, int]:
         def sides_with(moved: Moved) -> tuple[Array, Array]:
-            def moved_and_raised(reference: Reference, measured: float) -> float:
-                return (_FAR if reference == raised else 1.0) * moved(reference, measured)
+            def moved_and_worse(reference: Reference, measured: float) -> float:
+                return worse(reference, moved(reference, measured))
 
-            return _sides(balanced, case, cells, moved_and_raised, rule.short)
+            return _sides(balanced, case, cells, moved_and_worse, rule.short)
 
         sides = sides_with(lambda _, measured: measured)
         judged = _against_zero(balanced, sides[0], unit)
@@ -118,15 +124,23 @@ def _part(comparison: ClaimComparison, where: str, case: Case, cells: Cells, rul
 
     try:
         judged, blocks = judged_with()
+
+        def stands(those: Collection[Reference]) -> bool:
+            changes = (partial(_worsened, those, more=more) for more in (True, False))
+            return all(judged_with(worse)[0].verdict is judged.verdict for worse in changes)
+
         bounds = _lower_bounds(balanced, case, cells)
-        open_ended = (judged_with(bound)[0].verdict is not judged.verdict for bound in bounds)
-        if bounds and (balanced.op in ("==", "!=") or any(open_ended)):
+        if bounds and (balanced.op in ("==", "!=") or not all(stands([bound]) for bound in bounds)):
             raise _CannotSayError(_bound_words(bounds[0], case, cells), blocks)
+        failing = _failing(balanced, case, rule)
+        if not all(map(stands, failing.values())):
+            raise _CannotSayError(" and ".join(failing), blocks)
     except _CannotSayError as reason:
         return base(verdict=UNDECIDED, left=None, right=None, unit=unit, scale="difference", interval=None,
                     blocks=reason.blocks, sentence=f"{reason}.")  # fmt: skip
     sentences = [_sentence(judged, unit, blocks, reckoned=_reckoned(comparison.text))]
     sentences += [f"{_bound_words(bound, case, cells)}." for bound in bounds]
+    sentences += [f"{said}." for said in failing]
     return base(verdict=judged.verdict, left=judged.left, right=judged.right, unit=unit, scale=judged.scale,
                 interval=judged.interval, blocks=blocks,
                 sentence=" ".join(sentences))  # fmt: skip
@@ -163,8 +177,31 @@ def _is_zero(term: Term) -> bool:
     return isinstance(term, Number) and term.value == 0
 
 
+def _worsened(those: Collection[Reference], reference: Reference, measured: float, *, more: bool) -> float:
+    """The value of a reference, far worse in those of `those`. `more`: True for a larger one where it is not known
+    whether more or less of the metric is better."""
+    if reference not in those:
+        return measured
+    better = METRICS[reference.metric].better
+    if better == "minimise" or (better is None and more):
+        return measured + _FAR * (abs(measured) or 1.0)
+    return measured / _FAR
+
+
+def _failing(comparison: ClaimComparison, case: Case, rule: _Rule) -> dict[str, list[Reference]]:
+    """The references to settings of which more starts failed than may, by what to say of the setting: the rounds that
+    count are those in which it worked."""
+    objective, found = rule.experiment.objective, dict[str, list[Reference]]()
+    for reference in dict.fromkeys(comparison.references):
+        setting = case[reference]
+        starts = starts_of(rule.results, setting, objective.confidence)
+        if starts.wrong or not is_allowed(starts.failed, starts.made, objective.allow_failed_starts, rule.error):
+            found.setdefault(f"{setting.id} {failed_words(starts)}", []).append(reference)
+    return found
+
+
 def _lower_bounds(comparison: ClaimComparison, case: Case, cells: Cells) -> list[Reference]:
-    """The references to times that are only lower bounds in some trial, or that it had too few requests for."""
+    """The references to times that are only lower bounds in some trial, and to metrics that some trial lacks."""
 
     def is_bound(reference: Reference) -> bool:
         metric, mine = reference.metric, _trials_of(case[reference], cells)
@@ -178,16 +215,18 @@ def _trials_of(setting: Setting, cells: Cells) -> list[Mapping[str, float]]:
 
 
 def _is_lacking(metric: str, trials: Sequence[Mapping[str, float]]) -> bool:
-    """True if some of the trials, but not all, had too few requests for a percentile: these may be the slowest."""
-    return any(metric in each for each in trials) and any(
-        metric not in each and least_of(metric, each) is not None for each in trials
-    )
+    """True if some of the trials lack the metric, but not all: these may be the slowest, with too few requests for a
+    percentile, or users that did not finish."""
+    return 0 < sum(metric in each for each in trials) < len(trials)
 
 
 def _bound_words(bound: Reference, case: Case, cells: Cells) -> str:
     what = f"{capital(metric_words(bound.metric))} of {case[bound].id}"
-    if _is_lacking(bound.metric, _trials_of(case[bound], cells)):
-        return f"{what} is not known of all rounds: some trials had too few requests for it"
+    trials = _trials_of(case[bound], cells)
+    if _is_lacking(bound.metric, trials):
+        few = any(bound.metric not in each and least_of(bound.metric, each) is not None for each in trials)
+        why = "some trials had too few requests for it" if few else "some trials did not measure it"
+        return f"{what} is not known of all rounds: {why}"
     return f"{what} is only a lower bound: too many requests got no correct response"
 
 

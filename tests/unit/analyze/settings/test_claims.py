@@ -395,3 +395,49 @@ def test_a_claim_on_times_is_judged_no_closer_than_the_clock_of_the_load_counts(
     (found,) = judge_claims(made, trials)
     assert found.verdict == verdict, found.sentence
     assert ("since the load's clock counts steps of 1.00 ms" in found.sentence) is (verdict == "undecided")
+
+
+@pytest.mark.parametrize(
+    ("holds", "allowed", "verdict"),
+    [
+        ("error_rate[threads=1] == 0", 0.0, "undecided"),
+        ("error_rate[threads=1] != 0", 0.0, "undecided"),
+        ("error_rate[threads=1] < 1%", 0.0, "undecided"),
+        ("error_rate[threads=1] == 0", 0.95, "held"),
+        ("error_rate[threads=2] == 0", 0.0, "held"),
+        ("p99[threads=1] < 50ms", 0.0, "undecided"),
+        ("goodput[threads=1] > goodput[threads=2]", 0.0, "undecided"),
+        ("goodput[threads=1] - goodput[threads=2] > 0", 0.0, "undecided"),
+        # What a setting that fails shows in the rounds in which it worked would only be worse in the others.
+        ("goodput[threads=1] > 190/s", 0.0, "undecided"),
+        ("goodput[threads=1] > 300/s", 0.0, "refuted"),
+        ("p99[threads=1] < 10ms", 0.0, "refuted"),
+        ("p99[threads=1] > 10ms", 0.0, "held"),
+    ],
+)
+def test_rounds_in_which_a_setting_worked_confirm_nothing_that_its_failed_starts_may_refute(
+    holds: str, allowed: float, verdict: str
+) -> None:
+    """threads=1 answers no request in three of five rounds."""
+    fine = {"error_rate": 0.0, "response_time_ns_p99": 2e7}
+    trials = [trial({"threads": 1}, block, {**fine, "goodput_per_s": 200.0 + block}) for block in range(5)]
+    nothing = (Problem("no_request_ok", "not one request was answered"),)
+    for block in (1, 3, 4):
+        trials[block] = replace(trials[block], problems=nothing, metrics={"error_rate": 1.0})
+    trials += [trial({"threads": 2}, block, {**fine, "goodput_per_s": 100.0 + block}) for block in range(5)]
+    found = judged(holds, trials, allow_failed_starts=allowed)
+    assert found.verdict == verdict, found.sentence
+    assert ("threads=1 failed 3 of 5 starts" in found.sentence) is ("threads=1" in holds and not allowed)
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [("finish_s[threads=1] < 10s", "undecided"), ("finish_s[threads=1] > 4s", "held")],
+)
+def test_rounds_in_which_not_all_users_finished_are_not_left_out_of_a_claim(holds: str, verdict: str) -> None:
+    """Such a trial has no time to finish: it would be longer than its window."""
+    trials = [trial({"threads": 1}, block, {"error_rate": 0.0, "finish_s": 5.0 + block / 100}) for block in range(5)]
+    trials[2] = replace(trials[2], metrics={"error_rate": 0.0})
+    found = judged(holds, trials)
+    assert found.verdict == verdict, found.sentence
+    assert "of threads=1 is not known of all rounds: some trials did not measure it" in found.sentence
