@@ -364,8 +364,8 @@ class SoakFigure:
 class Soak:
     """The soak: the answer's `setting`, run once more for `soak_ns`, of which the last `window_ns` were measured.
     `trial`: the number of its trial. `figures`: the metrics compared with the trials before; `lasts`: no figure was
-    worse, no constraint was missed, and nothing grew until the end; None: it could not be measured, or compared with
-    one trial alone; `sentence`: the outcome in words."""
+    worse, no constraint was missed, and nothing grew until the end; None: it could not be measured or judged, or
+    compared with one trial alone; `sentence`: the outcome in words."""
 
     setting: Setting
     trial: int

@@ -123,8 +123,9 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     can neither lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
     another one could not be measured for no fault of its own. If a space was explored first, only the settings that
     raced are judged. A soak is compared with its setting's other trials, and counts for nothing else."""
-    progress = progress or Progress()
     soak, whole = soak_of(experiment, results), results
+    missed = _soak_missed(experiment, results, progress) if progress is not None and soak is None else ""
+    progress = progress or Progress()
     results = [result for result in results if result.stage is not Stage.SOAK]
     settings = _judged(experiment, results, progress)
     if experiment.objective.is_capacity:
@@ -188,6 +189,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         trials=tuple(sorted(whole, key=lambda result: result.number)),
         warnings=(
             *_warnings(experiment, rows, results, progress),
+            *filter(None, [missed]),
             *unseen_steps(experiment, [row.setting for row in rows]),
             *less.values(),
             *disturbers(experiment, results),
@@ -651,6 +653,14 @@ def _warnings(
             unsure.setdefault(what, []).append(row.setting)
     for what, those in unsure.items():
         yield f"it is not certain whether {names(those)} {verb(those, 'meets', 'meet')} the SLO ({what})"
+
+
+def _soak_missed(experiment: Experiment, results: Sequence[TrialResult], progress: Progress) -> str:
+    """A warning if the soak asked for did not run though the plan is over; else empty."""
+    soak_ns = experiment.design.soak_ns
+    if soak_ns is None or not results or progress.to_come or progress.soak_to_come:
+        return ""
+    return f"the soak of {time_text(soak_ns)} did not run: no setting is fit for it"
 
 
 def _never_raced(rows: Sequence[SettingResult], done: Sequence[TrialResult]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from powerband.analyze.settings.constraints import judge
+from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import FAR
 from powerband.analyze.settings.lasting import MEMORY, growth_of, phrases
 from powerband.analyze.stats.intervals import Scale
@@ -63,6 +63,8 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
         lasts, verdict = None, f"cannot be compared with {what}"
     elif lasts and (kept.missed or any(seems_worse for _, seems_worse in found)):
         lasts, verdict = None, "could not be judged, since it was disturbed"
+    elif lasts and (unknown := _unknown(experiment, trial, kept)):
+        lasts, verdict = None, f"could not be judged ({unknown})"
     elif lasts and any(is_far(figure, objective.metric, objective.direction, objective.margin) for figure in figures):
         lasts, verdict = None, f"is too far from its {len(before)} trials before to say that it lasts"
     told = joined([_said(figure, least=is_lower_bound(figure.metric, trial.metrics)) for figure in figures])
@@ -70,6 +72,16 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     rest = [*(f"it misses {why}" for why in at_best.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
     sentence = "; ".join([first, *rest, *(_unseen(trial, window_ns) if lasts else [])])
     return Soak(trial.setting, trial.number, length_ns, window_ns, figures, lasts=lasts, sentence=f"{sentence}.")
+
+
+def _unknown(experiment: Experiment, trial: TrialResult, kept: Compliance) -> str:
+    """What the end of a soak does not tell: whether it meets a condition, or the objective, as where it has too few
+    requests for a percentile; empty if it tells all."""
+    objective = experiment.objective
+    if kept.open:
+        return kept.open[0]
+    lacks = objective.metric not in trial.metrics and not objective.is_capacity
+    return f"{metric_words(objective.metric)} was not measured" if lacks else ""
 
 
 def _unseen(trial: TrialResult, window_ns: int) -> list[str]:

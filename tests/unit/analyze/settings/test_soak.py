@@ -93,6 +93,22 @@ def test_an_objective_that_was_0_before_may_get_worse(soaked_rate: float, lasts:
     assert found is not None and found.lasts is lasts
 
 
+@pytest.mark.parametrize(
+    ("aim", "unknown"),
+    [
+        ({"subject_to": ["p999 < 200ms"]}, "p999 < 200ms: response time p99.9 was not measured"),
+        ({"metric": "response_time_ns_p999", "direction": "minimise"}, "response time p99.9 was not measured"),
+    ],
+)
+def test_a_soak_too_short_for_what_was_asked_is_not_said_to_last(aim: dict[str, Any], unknown: str) -> None:
+    """Its last minute has 6,000 requests, at a hundred per second."""
+    made = case().model_copy(update={"objective": experiment(objective=aim).objective})
+    before = [replace(each, metrics={**each.metrics, "response_time_ns_p999": 150e6}) for each in BEFORE]
+    found = soak_of(made, [*before, trial(6, stage=Stage.SOAK)])
+    assert found is not None and found.lasts is None
+    assert f"threads=4 could not be judged ({unknown}): in its last 1 min goodput" in found.sentence
+
+
 def test_a_single_trial_before_a_soak_says_nothing() -> None:
     found = soak_of(case(), [BEFORE[0], trial(6, stage=Stage.SOAK, goodput_per_s=500.0)])
     assert found is not None and found.lasts is None
@@ -264,6 +280,15 @@ def test_what_stops_growing_in_a_soak_is_not_told_of_the_trials_before() -> None
     assert [warning for warning in analyse(case(soak_ns=None), before).warnings if "may not last" in warning]
     stays = trial(6, stage=Stage.SOAK)
     assert not [warning for warning in analyse(case(), [*before, stays]).warnings if "may not last" in warning]
+
+
+def test_a_soak_for_which_no_setting_is_fit_is_told_of() -> None:
+    said = "the soak of 10 min did not run: no setting is fit for it"
+    broken = [replace(each, problems=(Problem("no_request_ok", "so it is"),)) for each in BEFORE]
+    assert said in analyse(case(), broken, Progress()).warnings
+    assert said not in analyse(case(), broken, Progress(to_come=3)).warnings
+    assert said not in analyse(case(), broken).warnings, "its plan is not known"
+    assert said not in analyse(case(), [*BEFORE, trial(6, stage=Stage.SOAK)], Progress()).warnings
 
 
 def test_a_soak_that_has_not_run_is_missed() -> None:
