@@ -88,6 +88,7 @@ class RacePlanner:
         self._blocks = 0  # finished blocks of the race
         self._looks: list[Look] = []
         self._departures: dict[Setting, Departure] = {}
+        self._led_with: dict[Setting, float] = {}  # the leader's mean when a setting left as worse
         self._contest: Contest | None = None  # of the last look
         self._settled: frozenset[Setting] = frozenset()  # live, but paused, since nothing about them is open
         self._ended_by = "running"
@@ -176,7 +177,8 @@ class RacePlanner:
             blocks=self._blocks,
             half=tuple(sorted({*self._cut, *in_flight(Stage.COMPARE), *in_flight(Stage.SCREEN)})),
         )
-        return Progress(self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings)
+        to_come = self.planned_total - self._trials.told
+        return Progress(to_come, self._trials.left, race, raced=self._settings, led_with=dict(self._led_with))
 
     @property
     def block_ended(self) -> bool:
@@ -342,6 +344,7 @@ class RacePlanner:
                 like = next(again)
                 then._results += [replace(result, block=number) for result in full if result.block == like]
             then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
+            then._led_with = dict(self._led_with)
             found = then._finalists() if then._look() or self._ahead else ()
             if self._ahead:
                 found = self._foreseen if self._is_foreseen(found) else ()
@@ -478,9 +481,7 @@ class RacePlanner:
         if self._compared and not gone:
             return False
         for setting in gone:
-            effect = contest.effect(setting)
-            reason = _worse_by(effect, contest, contest.leader)
-            self._departures[setting] = Departure(setting, self._last, reason, effect, worse=True)
+            self._leave_as_worse(setting, contest)
         self._looks.append(Look(self._last, contest.leader, effects, gone))
         if self._begun == self._screens:  # no full trial has begun
             self._set_window(long_enough(self._experiment, table, self._live, self._trials.around_s))
@@ -600,12 +601,15 @@ class RacePlanner:
         if compliance.barred and not self._may_pass(setting, compliance):
             self._departures[setting] = Departure(setting, self._last, f"misses {'; '.join(compliance.barred)}")
         elif contest.below(setting) and not rising:
-            effect = contest.effect(setting)
-            assert contest.leader is not None
-            reason = _worse_by(effect, contest, contest.leader)
-            reason = f"at least {reason}" if setting in contest.endless else reason
-            self._departures[setting] = Departure(setting, self._last, reason, effect, worse=True)
+            self._leave_as_worse(setting, contest, "at least " if setting in contest.endless else "")
         return setting in self._departures
+
+    def _leave_as_worse(self, setting: Setting, contest: Contest, before: str = "") -> None:
+        assert contest.leader is not None
+        effect = contest.effect(setting)
+        reason = f"{before}{_worse_by(effect, contest, contest.leader)}"
+        self._departures[setting] = Departure(setting, self._last, reason, effect, worse=True)
+        self._led_with[setting] = contest.leader_mean
 
     def _may_pass(self, setting: Setting, compliance: Compliance) -> bool:
         """True if more starts could still show that not too many of them fail or break a constraint."""

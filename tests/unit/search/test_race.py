@@ -540,6 +540,21 @@ def test_who_was_worse_than_a_leader_at_zero_stays_worse() -> None:
     assert [row.verdict for row in analysis.settings][2] is Verdict.WORSE
 
 
+def test_the_points_by_which_a_setting_that_left_is_worse_are_those_of_when_it_left() -> None:
+    """The errors of the others fall to a tenth in later rounds: a ratio to the leader then is none to it now."""
+    made = race_of(3, repeats=6, confirm=0, objective={"metric": "error_rate", "direction": "minimise"})
+
+    def errors(spec: TrialSpec) -> Mapping[str, float]:
+        share = 0.9 if threads(spec) == 2 else 0.02 if spec.block < 2 else 0.002
+        return {"error_rate": abs(share + 0.02 * (noisy(spec, 0.2) - 1)), "threads_max": 1.0 + threads(spec)}
+
+    analysis = run_experiment(made, errors)
+    assert analysis.race is not None and analysis.race.blocks > 2
+    (left,) = (each for each in analysis.race.departures if each.setting.id == "threads=2")
+    points = left.reason.partition(" worse than ")[0]
+    assert "percentage points" in points and f" by {points}" in " ".join(analysis.answer.sentences), left.reason
+
+
 def test_who_certainly_breaks_a_constraint_rests_while_nobody_leads() -> None:
     made = race_of(4, objective={"subject_to": ["p99 < 50ms"]})
 

@@ -545,10 +545,10 @@ def _worse(standing: Standing, worse: Sequence[SettingResult], chosen: Setting |
     closest = min(worse, key=lambda row: abs((standing.value(row.setting, metric) or 0.0) - best))
     near = "" if len(worse) == 1 else f"; the best of them, {closest.setting.id},"
     than = "" if chosen == standing.leader else f" than {standing.leader.id}"
-    return f"{who} worse{than}{near} {_gap(standing, closest, best)}"
+    return f"{who} worse{than}{near} {_gap(standing, closest)}"
 
 
-def _gap(standing: Standing, row: SettingResult, best: float) -> str:
+def _gap(standing: Standing, row: SettingResult) -> str:
     """How much worse it is: a percentage, or a factor above ten; for shares percentage points; both figures if there is
     no interval. Only the least of it if the row's figure is a lower bound."""
     effect = row.effect
@@ -559,7 +559,7 @@ def _gap(standing: Standing, row: SettingResult, best: float) -> str:
     least, highest = ("at least ", effect.low) if bound else ("", effect.high)
     if not standing.shares and min(effect.low, effect.high) > RATIO_SHOWN_MAX:
         return f"by {least}a factor of {span(map(significant, (effect.low, highest)))}"
-    low, high = sorted(abs(1 - end) * (best if standing.shares else 1.0) for end in (effect.low, highest))
+    low, high = sorted(abs(1 - end) * standing.base(row.setting) for end in (effect.low, highest))
     return f"by {least}{range_of_shares(low, high, points=standing.shares)}"
 
 

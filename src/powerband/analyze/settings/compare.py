@@ -106,7 +106,7 @@ class Progress:
     """The state of a plan. `to_come`: the number of its trials that have not run. `left`: settings no longer tried
     because they only fail, with the reason. `race`: the race so far, its confirmation not yet judged. `exploration`:
     the exploration before it. `raced`: the settings that race; None: all. `soak_to_come`: True if a soak is planned and
-    has not run."""
+    has not run. `led_with`: the leader's mean of the objective when a setting left as worse."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
@@ -114,6 +114,7 @@ class Progress:
     exploration: Exploration | None = None
     raced: tuple[Setting, ...] | None = None
     soak_to_come: bool = False
+    led_with: Mapping[Setting, float] = field(default_factory=dict)
 
 
 def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
@@ -290,6 +291,7 @@ def _by_blocks(
         standing,
         contenders=standing.contenders | _not_compared(contest, rows),
         race=race,
+        led_with={s: mean for s, mean in progress.led_with.items() if s in departures and departures[s].worse},
         exploration=progress.exploration,
         figures=figures_of(experiment, table, scale),
         hidden={setting: compliance[setting].hidden for setting in settings},

@@ -41,6 +41,8 @@ class Standing:
     """Constraints that fresh starts of the setting that the race named broke, with what was seen."""
     exploration: Exploration | None = None
     """The exploration before the race."""
+    led_with: Mapping[Setting, float] = field(default_factory=dict)
+    """By setting that left a race as worse: the objective of the leader then, to which its `effect` is a ratio."""
     explored: Sequence[TrialResult] = ()
     """Valid trials of the exploration."""
     measured: frozenset[str] = frozenset()
@@ -101,6 +103,14 @@ class Standing:
         """True if the objective is a share: differences and margin are then percentage points."""
         return METRICS[self.experiment.objective.metric].unit == "ratio"
 
+    def base(self, setting: Setting) -> float:
+        """The factor that turns how far a setting's `effect` lies from 1 into a share of the leader's objective or, of
+        an objective that is a share, into points."""
+        if not self.shares or self.leader is None:
+            return 1.0
+        mean = self.led_with.get(setting, self.value(self.leader, self.experiment.objective.metric))
+        return abs(mean or 0.0)
+
     @property
     def margin(self) -> str:
         """The equivalence margin in words: `3 %`, or percentage points if the objective is a share."""
@@ -143,15 +153,13 @@ class Decision:
 
 def close_behind(standing: Standing) -> tuple[Setting, ...]:
     """Settings that are certainly worse than the leader, but perhaps by no more than the margin."""
-    leader = standing.leader
-    if leader is None:
+    if standing.leader is None:
         return ()
-    base = abs(standing.value(leader, standing.experiment.objective.metric) or 0.0) if standing.shares else 1.0
     margin = standing.experiment.objective.margin
 
     def least(row: SettingResult) -> float:
         ends = () if row.effect is None else (row.effect.low, row.effect.high)
-        known = [abs(1 - end) * base for end in ends if end is not None]
+        known = [abs(1 - end) * standing.base(row.setting) for end in ends if end is not None]
         return min(known, default=math.inf)
 
     worse = (row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE)
