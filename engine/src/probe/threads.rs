@@ -176,7 +176,10 @@ impl ThreadTable {
             return; // it has ended; its gains are in its pool
         };
         if let Some(name) = reading.name {
-            thread.pool = self.pool_index(&pool_name(name));
+            let pool = self.pool_index(&pool_name(name));
+            if pool != thread.pool {
+                (thread.pool, thread.told_on_cpu_ns) = (pool, thread.last.on_cpu_ns); // what it gained went to the other
+            }
             thread.name.clear();
             thread.name.extend_from_slice(name);
         }
