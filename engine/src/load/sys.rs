@@ -47,7 +47,6 @@ pub fn socket_error(fd: i32) -> Errno {
     socket_option(fd, libc::SO_ERROR, &mut pending).map_or_else(code, |_| pending[0] as Errno)
 }
 
-/// Sends the acknowledgement that the kernel holds back for a connection, if there is one. If it cannot be sent early,
 /// The bytes written to a TCP socket whose arrival the peer's kernel has not confirmed (`SIOCOUTQ`, tcp(7)); 0 if it is
 /// not known.
 pub fn unacknowledged(fd: i32) -> i32 {
@@ -59,6 +58,7 @@ pub fn unacknowledged(fd: i32) -> i32 {
     }
 }
 
+/// Sends the acknowledgement that the kernel holds back for a connection, if there is one. If it cannot be sent early,
 /// the kernel sends it later.
 pub fn acknowledge(fd: i32) {
     let _ = set_option(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1);

@@ -32,10 +32,10 @@ _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BE
 
 def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
     """The trials that pairs are judged by: those of blocks (in a race under way, of whole ones) and confirming starts,
-    which may fail; in a capacity search, all but a soak."""
+    which may fail; in a capacity search, all."""
     half = () if race is None else race.half
-    apart = (Stage.SOAK,) if experiment.objective.is_capacity else (Stage.SOAK, Stage.EXPLORE)
-    return [trial for trial in trials if trial.stage not in apart and trial.block not in half]
+    capacity = experiment.objective.is_capacity
+    return [trial for trial in trials if capacity or (trial.stage is not Stage.EXPLORE and trial.block not in half)]
 
 
 def at_confidence_for_all(experiment: Experiment, pairs: int) -> Experiment:

@@ -46,7 +46,7 @@ def with_unseen(
     compared = len(rows) > 1 and all(row.feasible and row.trials > 1 for row in rows)
     if compared and not _tails_differ(rows) and (_no_better(rows) if deployed else _all_alike(experiment, rows)):
         said.append(NO_DIFFERENCE)
-    quoted = _messages(results)
+    quoted = _messages(results) if deployed else ()
     told = (_of_trials(text, quoted) for text in answer.sentences) if deployed else answer.sentences
     return replace(answer, sentences=tuple(filter(None, (*told, " ".join(said)))))
 

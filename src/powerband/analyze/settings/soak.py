@@ -75,8 +75,8 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
 
 
 def _unknown(experiment: Experiment, trial: TrialResult, kept: Compliance) -> str:
-    """What the end of a soak does not tell: whether it meets a condition, or the objective, as where it has too few
-    requests for a percentile; empty if it tells all."""
+    """The condition that the end of a soak leaves open, or the objective that it did not measure, in words; empty if
+    there is neither. A percentile, for one, may have too few requests there."""
     objective = experiment.objective
     if kept.open:
         return kept.open[0]
