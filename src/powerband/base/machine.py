@@ -134,10 +134,16 @@ def writing_cache(path: Path, kept: str) -> Iterator[None]:
 def _locked(lock: IO[str], path: Path, kept: str) -> bool:
     """True once the lock is held; False while another process holds it."""
     with writing_cache(path, kept):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+        return take_lock(lock)
+
+
+def take_lock(file: IO[str] | int) -> bool:
+    """Locks an open file or folder for this process alone, until it is closed: True once it has the lock, False while
+    another process has. Raises OSError where there are no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     return True
 
 

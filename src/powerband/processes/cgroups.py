@@ -8,7 +8,6 @@ cgroup-v1/memory.rst and scheduler/sched-bwc.rst.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -20,6 +19,7 @@ from itertools import count, zip_longest
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
+from powerband.base.machine import take_lock
 from powerband.base.procfs import process_stat
 from powerband.base.units import format_bytes
 from powerband.model.experiment import Experiment
@@ -297,16 +297,9 @@ def _alone_in(folder: Path) -> Iterator[None]:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, handle)
             until_s = time.monotonic() + ALONE_WITHIN_S
-            while not _locked(handle) and time.monotonic() < until_s:
+            while not take_lock(handle) and time.monotonic() < until_s:
                 time.sleep(POLL_S)
         yield
-
-
-def _locked(handle: int) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 def _children(folder: Path) -> set[Path]:

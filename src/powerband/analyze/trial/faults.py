@@ -22,6 +22,8 @@ RAN_OUT = frozenset({"descriptor_limit", "port_limit"})
 LIMITED_TRIALS = 2  # one may be chance
 SERVED = ("goodput_per_s", "achieved_rate_per_s", "response_time_ns", "service_time_ns")
 EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
+SPOILT_BY_MACHINE = MACHINE_CODES | {STOPPED}
+"""Codes of trials that other programs, the hypervisor, or a stop of the load engine spoilt."""
 UNANSWERED = frozenset({"no_response", "no_request_ended", "short_window", "unavailable"})
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
@@ -47,14 +49,18 @@ def shown_codes(result: TrialResult) -> frozenset[str]:
     """The same, but for answers that were missing while the load engine stopped or other programs disturbed the trial:
     nobody asked meanwhile, or nobody could answer."""
     codes = fatal_codes(result)
-    return codes - UNANSWERED if codes & (MACHINE_CODES | {STOPPED}) else codes
+    return codes - UNANSWERED if codes & SPOILT_BY_MACHINE else codes
 
 
 def spoilt_by_others(result: TrialResult) -> bool:
     """True if other programs, the hypervisor, a stop of the load engine or a limit of its own spoilt the trial: what
     the subject did in it is no fault of its own for certain."""
     fatal = fatal_codes(result)
-    return bool(fatal & (MACHINE_CODES | {STOPPED})) or any(code.startswith("generator") for code in fatal)
+    return bool(fatal & SPOILT_BY_MACHINE or _of_generator(fatal))
+
+
+def _of_generator(codes: frozenset[str]) -> frozenset[str]:
+    return frozenset(code for code in codes if code.startswith("generator"))
 
 
 def machine_disturbed(result: TrialResult) -> bool:
@@ -95,7 +101,7 @@ def met_generator_limit(result: TrialResult) -> bool:
     """True for a trial at a given rate in which the load engine met a limit of its own: its CPU, descriptors or ports,
     or it was late. If other programs took its CPU, it did not."""
     fatal = fatal_codes(result)
-    limits = {code for code in fatal if code.startswith("generator") or code in RAN_OUT}
+    limits = _of_generator(fatal) | (fatal & RAN_OUT)
     disturbed = any(problem.code in DISTURBED_CODES for problem in result.problems)
     if disturbed and result.metrics.get("engine_cpu_share_max", 1.0) < HALF_BUSY:
         limits -= LATE
