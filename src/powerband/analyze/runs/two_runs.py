@@ -15,7 +15,7 @@ from powerband.analyze.runs.unpaired import compare_runs, experiment_differences
 from powerband.base.errors import UsageError
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting
+from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis
 
 
@@ -44,6 +44,11 @@ def _in_order_of(factors: Iterable[str], analysis: Analysis) -> Analysis:
     )
 
 
+def _without_soak(analysis: Analysis) -> Analysis:
+    """The analysis without the trials of its soak, which is judged beside the run's own trials."""
+    return replace(analysis, trials=tuple(trial for trial in analysis.trials if trial.stage is not Stage.SOAK))
+
+
 def _cpu_differences(first: Analysis, second: Analysis) -> Iterator[str]:
     """Yields a sentence if a setting's server had more CPUs in one run: they may be dealt out by what it needs."""
     had = [
@@ -64,7 +69,7 @@ def compare_two(
     """Returns the changes from the first run to the second. `earlier`: the objective of each setting in other runs of
     the first one's experiment on its machine. Raises UsageError if the two cannot be compared, e.g. as only one
     searched for capacities."""
-    analyses = (first.analysis, _in_order_of(first.experiment.factors, second.analysis))
+    analyses = (_without_soak(first.analysis), _in_order_of(first.experiment.factors, _without_soak(second.analysis)))
     differences = [
         *experiment_differences(first.experiment, second.experiment),
         *host_differences(first.host, second.host),

@@ -459,6 +459,18 @@ def test_other_cpus_of_the_server_are_told() -> None:
     assert compare_two(a, limited).warnings == ("the runs differ in host.cpu_quota: they did not measure the same",)
 
 
+def test_a_soak_is_no_trial_of_the_runs_compared() -> None:
+    """A program may do all its work within a soak; what it did in the trials stands."""
+    run = run_of({4: noisy(100.0, 6, 0.005, 1)})
+    over = Problem("work_ended", "the program had done its work after 90 s", fatal=True)
+    soak = replace(run.trials[0], number=9, stage=Stage.SOAK, status="failed", problems=(over,))
+    first, second = (
+        ComparedRun(name, experiment(), replace(each, trials=(*each.trials, soak)), {})
+        for name, each in (("a", run), ("b", run_of({4: noisy(80.0, 6, 0.005, 2)})))
+    )
+    assert compare_two(first, second).verdict is Verdict.WORSE
+
+
 def test_counts_of_all_threads_are_not_compared_with_counts_of_living_ones() -> None:
     metric = "context_switches_per_request"
     exact = run_of({4: [2.0, 2.1]}, "minimise", metric)
