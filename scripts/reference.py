@@ -217,7 +217,8 @@ def subjects_page() -> str:
         subject = load_subject(name)
         needs = [f"a JDK of {subject.jdk} or later"] if subject.jdk else []
         needs += [f"a .NET SDK of {subject.dotnet} or later"] if subject.dotnet else []
-        needs += [f"`{subject.build[0]}` to build it"] if subject.build and "{" not in subject.build[0] else []
+        builder = _builder(subject.build)
+        needs += [f"`{builder}` to build it"] if builder and "{" not in builder else []
         about = [f"{subject.about}."]
         about += [f"Needs {' and '.join(needs)}."] if needs else []
         about += ["It takes no requests."] if subject.counts else []
@@ -225,6 +226,12 @@ def subjects_page() -> str:
         rows = ((_code(parameter), _values(made), _meaning(made)) for parameter, made in subject.parameters.items())
         parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "values", "meaning"), rows)]
     return _page(parts)
+
+
+def _builder(build: Sequence[str] | None) -> str:
+    """The program of a build command, also where a shell calls it at the end by `exec`; empty if there is none."""
+    program, *given = build or ("",)
+    return given[1].rpartition("exec ")[2].split()[0] if program == "sh" else program
 
 
 def experiments_table() -> str:

@@ -342,7 +342,8 @@ from knob_server import LIMIT, Handler, Server
 class Pool(Handler):
     def do_PUT(self):
         size = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["size"]
-        right = (self.path, self.headers["Authorization"]) == ("/admin/pool", "Bearer secret")
+        told = self.path, self.headers["Authorization"], self.headers["Content-Type"]
+        right = told == ("/admin/pool", "Bearer secret", "application/json")
         if right:
             LIMIT.set(size)
         self.answer(200 if right else 403, "")

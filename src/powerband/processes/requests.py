@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import http.client
 import io
+import json
 import os
 import selectors
 import socket
@@ -92,7 +93,7 @@ class Client(AbstractContextManager["Client", None]):
         self._connection.deadline_s = time.monotonic() + self._timeout_s
         try:
             body = None if step.body is None else step.body.encode()
-            self._connection.request(step.method, step.path, body, dict(headers_sent(step.headers, os.environ)))
+            self._connection.request(step.method, step.path, body, _headers_of(step))
             with self._connection.getresponse() as response:
                 yield response
         except TimeoutError:
@@ -224,6 +225,22 @@ def _connection_to(url: str, pump: Pump) -> _Connection:
     parts = urlsplit(http_url(url))
     tls = ssl._create_unverified_context() if parts.scheme == "https" else None
     return _Connection(parts.hostname or "127.0.0.1", parts.port or (443 if tls else 80), pump, tls)
+
+
+def _headers_of(step: Step) -> dict[str, str]:
+    """The headers of a request. A body that is JSON is named as such, unless the step names its type: most servers
+    refuse it otherwise."""
+    headers = dict(headers_sent(step.headers, os.environ))
+    named = any(name.lower() == "content-type" for name in headers)
+    return headers if named or not _is_json(step.body) else {**headers, "Content-Type": "application/json"}
+
+
+def _is_json(body: str | None) -> bool:
+    """True for the text of a JSON object or list."""
+    try:
+        return isinstance(json.loads(body or ""), (dict, list))
+    except ValueError:
+        return False
 
 
 def refused(checks: Checks, answer: HttpAnswer) -> str:

@@ -68,10 +68,15 @@ def test_the_status_is_known_before_the_body_has_come(stop: StopRequest) -> None
 
 
 class _Right(BaseHTTPRequestHandler):
+    """It answers with the request's type of content."""
+
     def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        answer = (self.headers.get("Content-Type") or "").encode()
         self.send_response(200)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
+        self.wfile.write(answer)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
@@ -102,6 +107,30 @@ def test_no_certificate_is_verified(self_signed: str, stop: StopRequest) -> None
     with Pump(stop) as pump, Client(self_signed, 5, pump) as client:
         assert client.send(STEP).status == 200
     assert "own requests (`ready.http`, `apply`, `acknowledged`) verify none" in (ROOT / "SECURITY.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "sent"),
+    [
+        ('{"size": 8}', {}, b"application/json"),
+        ("[8]", {}, b"application/json"),
+        ('{"size": 8}', {"content-type": "text/plain"}, b"text/plain"),
+        ("8", {}, b""),
+        ("size=8", {}, b""),
+        (None, {}, b""),
+    ],
+)
+def test_a_body_of_json_is_named_as_such(
+    body: str | None, headers: dict[str, str], sent: bytes, stop: StopRequest
+) -> None:
+    """Spring and ASP.NET refuse it otherwise, and Express takes it for an empty one."""
+    with HTTPServer(("127.0.0.1", 0), _Right) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        step = Step(name="set", path="/", body=body, headers=headers)
+        with Pump(stop) as pump, Client(f"http://127.0.0.1:{server.server_port}/", 5, pump) as client:
+            assert client.send(step).body == sent
+        thread.join()
 
 
 def test_a_connection_is_used_again_and_opened_again(stop: StopRequest) -> None:
