@@ -56,10 +56,12 @@ NOT_RUN = {
     "prometheus.md": {"docker run": "an image with Grafana is in a registry"},
     "python.md": {"": "all run by tests/e2e/test_python.py"},
     "reading-the-answer.md": {"": "an output, made by `make reference`"},
+    "remote-server.md": {"powerband resume runs/...": "a form"},
     "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
     "troubleshooting.md": {"powerband resume runs/...": "a form"},
     "tutorial.md": {
         "uv tool install": "tests/e2e/test_installed.py installs by uv",
+        "powerband resume runs/...": "a form",
         **dict.fromkeys(
             ("--repeats 1 -- python3", "--profile quick -- python3", "--objective capacity", "sed 's/range"),
             "run by tests/e2e/test_tutorial.py",
