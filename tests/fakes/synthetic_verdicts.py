@@ -191,6 +191,19 @@ def capacity_analysis(levels: Sequence[Level] = (4, 8, 16, 32, 64)) -> Analysis:
     )  # fmt: skip
 
 
+def guessed_analysis(*guessed: int) -> Analysis:
+    """The same in which these numbers of threads met the limit in no trial, so that their capacities are guesses."""
+
+    def never_held(row: SettingResult) -> SettingResult:
+        assert row.capacity is not None
+        curve = tuple(replace(point, held=0) for point in row.capacity.curve)
+        return replace(row, capacity=replace(row.capacity, curve=curve))
+
+    base = capacity_analysis()
+    rows = (never_held(row) if _threads(row.setting) in guessed else row for row in base.settings)
+    return replace(base, settings=tuple(rows))
+
+
 def capacity(threads: int) -> Capacity:
     most = min(threads, 32) / 0.0203 * 0.94
     if threads == 4:

@@ -46,7 +46,7 @@ def metric_figure(analysis: Analysis, name: str) -> Figure:
         metric = metric_named(name)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    rows = [(row, row.estimates[metric.name]) for row in analysis.settings if metric.name in row.estimates]
+    rows = [(row, row.shown[metric.name]) for row in analysis.settings if metric.name in row.shown]
     if not rows:
         raise UsageError(f"no setting has a valid trial that measured {metric.name}")
     scale, suffix = unit_scale(max((abs(found.value) for _, found in rows), default=0.0), metric.unit)

@@ -158,8 +158,8 @@ class Run:
         rows = [
             [
                 short_id(row.setting, self.analysis),
-                format_estimate(row.estimates.get(objective), objective),
-                format_interval(row.estimates.get(objective), objective),
+                format_estimate(row.shown.get(objective), objective),
+                format_interval(row.shown.get(objective), objective),
                 format_estimate(row.estimates.get("response_time_ns_p99"), "response_time_ns_p99", digits=3),
                 change_words(row, self.analysis),
                 state_words(row, self.analysis),

@@ -17,6 +17,7 @@ from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Analysis, Race, SettingResult, TrialResult, value_and_ends
 from powerband.report.wording.findings import departure_of, state_words
 from powerband.report.wording.standings import ranked
+from powerband.report.wording.words import effect_of
 
 _JUDGED = {"failed": Outcome.FAILED, "interrupted": Outcome.INTERRUPTED}
 
@@ -87,10 +88,10 @@ def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
     look = race.looks[-1] if race and race.looks else None
     left = departure_of(result.setting, race)
     leads = result.setting == (look.leader if look is not None else analysis.answer.leader)
-    effect = result.effect
+    effect = effect_of(result, analysis)
     if look is not None:
         effect = look.effects.get(result.setting.id) if left is None else left.effect
-    found = result.estimates.get(analysis.objective)
+    found = result.shown.get(analysis.objective)
     estimate, low, high = value_and_ends(found)
     if found is not None and found.at_least:
         low = high = None
@@ -113,7 +114,7 @@ def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
         left_after_block=None if left is None else left.block,
         because=_because(result, race),
         told=state_words(result, analysis),
-        estimates=result.estimates,
+        estimates=result.shown,
         looks=_looks(result.setting, race),
     )
 

@@ -428,6 +428,18 @@ class SettingResult:
     starts: Starts | None = None  # None: an older analysis, or a capacity search in which none failed
     lapsed: bool = False  # infeasible since some starts failed or broke a constraint; others may be as bad and lucky
 
+    @property
+    def is_guess(self) -> bool:
+        """True if no trial shows its capacity, which `estimates` may have all the same."""
+        return self.capacity is not None and self.capacity.shown is None
+
+    @property
+    def shown(self) -> Mapping[str, Estimate]:
+        """The estimates to show: all but the guess of a capacity."""
+        if not self.is_guess:
+            return self.estimates
+        return {name: found for name, found in self.estimates.items() if name != "capacity_per_s"}
+
 
 @dataclass(frozen=True)
 class Figure:

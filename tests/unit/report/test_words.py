@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import io
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
+from powerband.live.live_standing import settings_of
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
-from powerband.model.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
+from powerband.model.results import (
+    Analysis,
+    Answer,
+    AnswerKind,
+    Estimate,
+    Problem,
+    SettingResult,
+    TrialResult,
+    Verdict,
+)
+from powerband.report.documents.junit import render_analysis
+from powerband.report.documents.markdown import render_markdown
 from powerband.report.html.charts import main_charts
+from powerband.report.html.report import render_page
+from powerband.report.tables.rows import estimates_table, settings_table
+from powerband.report.terminal.text import print_answer
+from powerband.report.wording.standings import ranked, ranking
 from powerband.report.wording.words import (
     change_words,
     counted,
@@ -62,6 +81,50 @@ def test_a_change_to_a_lower_bound_is_one_at_least() -> None:
     for settings, words in (((rows[0], bounds[1]), "≥ +300 %"), (bounds, "+300 %")):
         analysis = synthetic.analysis(objective=p99, settings=tuple(settings), answer=answer)
         assert change_words(settings[1], analysis) == words
+
+
+def on_terminal(analysis: Analysis) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    print_answer(console, analysis)
+    console.print(ranking(analysis, 200))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        on_terminal,
+        lambda analysis: render_markdown(analysis, None).replace("\u2060", ""),
+        lambda analysis: render_analysis(analysis, None),
+        lambda analysis: render_page(synthetic.page(analysis)),
+    ],
+    ids=["terminal", "markdown", "junit", "html"],
+)
+def test_the_guess_of_a_capacity_is_shown_as_no_figure(shown: Callable[[Analysis], str]) -> None:
+    seen, guessed = synthetic_verdicts.capacity_analysis(), synthetic_verdicts.guessed_analysis(8)
+    assert "363–378" in shown(seen) and "363–378" not in shown(guessed)
+
+
+def test_nothing_compares_with_the_guess_of_a_capacity() -> None:
+    guessed = synthetic_verdicts.guessed_analysis(8)
+    place, guess = next((i, row) for i, row in enumerate(guessed.settings) if row.setting.id == "threads=8")
+    assert change_words(guess, synthetic_verdicts.capacity_analysis()) == change_words(guess, guessed) == ""
+    assert {"threads=8", "threads=4"} == {row.setting.id for row in ranked(guessed)[-2:]}, "both have no figure"
+    (objective,) = [chart for chart in main_charts(guessed) if chart.id == "objective"]
+    assert [point.setting for point in objective.lines[0].points] == ["threads=16", "threads=32", "threads=64"]
+    table = settings_table(guessed, "run")
+    cells = dict(zip((column.name for column in table.columns), list(table.rows)[place], strict=True))
+    ends = ("objective_value", "objective_low", "objective_high", "effect", "effect_low", "capacity_per_s")
+    assert {cells[name] for name in ends} == {None}
+    assert not any("threads=8" in cells for cells in estimates_table(guessed, "run").rows)
+    (state,) = [state for state in settings_of(guessed) if state.id == "threads=8"]
+    assert (state.estimate, state.low, state.effect, dict(state.estimates)) == (None, None, None, {})
+
+    led = synthetic_verdicts.guessed_analysis(32)
+    assert {change_words(row, led) for row in led.settings} == {""}
+    (objective,) = [chart for chart in main_charts(led) if chart.id == "objective"]
+    assert objective.band is None
 
 
 def test_the_margin_of_a_share_is_in_points_and_so_is_its_band() -> None:

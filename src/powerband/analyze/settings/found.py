@@ -54,7 +54,7 @@ def _spread(analysis: Analysis) -> Iterator[str]:
     """The most and the least of the objective, and by what factor they differ; nothing if the least time is only a
     lower bound."""
     metric = analysis.objective
-    rows = [row for row in analysis.settings if metric in row.estimates and row.feasible]
+    rows = [row for row in analysis.settings if metric in row.shown and row.feasible]
     if len(rows) < 2:
         return
     order = sorted(rows, key=lambda row: row.estimates[metric].value, reverse=analysis.direction == "maximise")

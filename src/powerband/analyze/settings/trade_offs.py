@@ -61,7 +61,7 @@ class TradeOffs:
 def trade_offs(analysis: Analysis) -> TradeOffs | None:
     """The trade-offs of an analysis; None if it has fewer than two settings, or fewer than two measures, to weigh."""
     measures = _measures(analysis)
-    known = [row for row in analysis.settings if row.trials and all(m.metric in row.estimates for m in measures)]
+    known = [row for row in analysis.settings if row.trials and all(m.metric in row.shown for m in measures)]
     if len(measures) < 2 or len(known) < 2:
         return None
     field = [row for row in known if row.feasible]
@@ -88,7 +88,7 @@ def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:
 
 
 def _is_measured(metric: str, analysis: Analysis) -> bool:
-    return sum(metric in row.estimates for row in analysis.settings) > 1
+    return sum(metric in row.shown for row in analysis.settings) > 1
 
 
 def _weigh(row: SettingResult, field: Sequence[SettingResult], measures: Sequence[TradeOffMeasure]) -> TradeOff:

@@ -15,7 +15,7 @@ from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.analyze.runs.revisions import short_of
 from powerband.model.results import Analysis, AnswerKind, ClaimResult, ClaimVerdict, Estimate, SettingResult, Verdict
 from powerband.report.wording.numbers import format_estimate, format_interval
-from powerband.report.wording.words import failed_starts, trial_counts, unusable_trials, verdict_words
+from powerband.report.wording.words import effect_of, failed_starts, trial_counts, unusable_trials, verdict_words
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -120,7 +120,7 @@ def _settings(analysis: Analysis) -> Iterator[_JunitCase]:
 
 
 def _figures(row: SettingResult, analysis: Analysis) -> dict[str, str]:
-    estimate = row.estimates.get(analysis.objective)
+    estimate = row.shown.get(analysis.objective)
     figures = {
         "trials": str(row.trials),
         "invalid": str(row.invalid),
@@ -131,7 +131,7 @@ def _figures(row: SettingResult, analysis: Analysis) -> dict[str, str]:
     }
     if row.bottleneck is not None:
         figures["bottleneck"] = row.bottleneck.name.value
-    return {**figures, **_interval_properties("effect", row.effect)}
+    return {**figures, **_interval_properties("effect", effect_of(row, analysis))}
 
 
 def _interval_properties(name: str, estimate: Estimate | None) -> dict[str, str]:

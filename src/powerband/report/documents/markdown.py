@@ -112,7 +112,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
         )
         chosen = row.setting == analysis.answer.setting
         yield from (f"**{code(level)}**" if chosen else code(level) for level in levels)
-        estimate = row.estimates.get(analysis.objective)
+        estimate = row.shown.get(analysis.objective)
         yield _unbroken(format_estimate(estimate, analysis.objective))
         yield _unbroken(format_interval(estimate, analysis.objective))
         yield _unbroken(change_words(row, analysis))

@@ -208,9 +208,7 @@ def state_chart(analysis: Analysis) -> Chart | None:
 def _estimates(head: tuple[str, str, str], analysis: Analysis, place: Layout, metrics: Sequence[str]) -> Chart:
     """Returns a chart of estimates. `head`: the chart's id, title and note."""
     chart_id, title, note = head
-    values = [
-        result.estimates[name].value for result in analysis.settings for name in metrics if name in result.estimates
-    ]
+    values = [result.shown[name].value for result in analysis.settings for name in metrics if name in result.shown]
     scale, unit = unit_scale(max(map(abs, values), default=0.0), METRICS[metrics[0]].unit)
     lines = []
     for metric in metrics:
@@ -245,9 +243,9 @@ def _estimates(head: tuple[str, str, str], analysis: Analysis, place: Layout, me
 
 def _margin_band(analysis: Analysis, scale: float) -> tuple[float, float] | None:
     leader = next((result for result in analysis.settings if result.setting == analysis.answer.leader), None)
-    if leader is None or analysis.objective not in leader.estimates:
+    if leader is None or analysis.objective not in leader.shown:
         return None
-    value = leader.estimates[analysis.objective].value
+    value = leader.shown[analysis.objective].value
     share = METRICS[analysis.objective].unit == "ratio"
     margin = analysis.margin * (1.0 if share else abs(value))
     edge = value - margin if analysis.direction == "maximise" else value + margin
@@ -271,7 +269,7 @@ def _points(
             estimate.at_least,
         )
         for x, result in results
-        if (estimate := result.estimates.get(metric)) is not None
+        if (estimate := result.shown.get(metric)) is not None
     ]
     return tuple(sorted(points, key=lambda point: point.x) if place.axis.ordered else points)
 

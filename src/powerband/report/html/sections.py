@@ -344,7 +344,7 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
 
 
 def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:
-    estimate = result.estimates.get(metric)
+    estimate = result.shown.get(metric)
     interval = format_interval(estimate, metric, digits=digits)
     small = f"<small>{escape(interval)}</small>" if interval != ABSENT else ""
     return f"<td>{escape(format_estimate(estimate, metric, digits=digits))}{small}</td>"

@@ -167,7 +167,7 @@ def _index(level: Level, levels: Sequence[Level]) -> int:
 
 def _measures(analysis: Analysis) -> tuple[str, ...]:
     wanted = dict.fromkeys((analysis.objective, *_MEASURES))
-    return tuple(metric for metric in wanted if any(metric in row.estimates for row in analysis.settings))
+    return tuple(metric for metric in wanted if any(metric in row.shown for row in analysis.settings))
 
 
 def _better(metric: str, analysis: Analysis) -> bool | None:
@@ -177,7 +177,7 @@ def _better(metric: str, analysis: Analysis) -> bool | None:
 
 
 def _scale(metric: str, analysis: Analysis) -> tuple[float, str]:
-    values = [abs(row.estimates[metric].value) for row in analysis.settings if metric in row.estimates]
+    values = [abs(row.shown[metric].value) for row in analysis.settings if metric in row.shown]
     return unit_scale(max(values), METRICS[metric].unit)
 
 
@@ -193,7 +193,7 @@ def _cells(
     compared = set()
     for row in analysis.settings:
         compared.add(row.setting)
-        found = [row.estimates.get(metric) for metric in measures]
+        found = [row.shown.get(metric) for metric in measures]
         if any(found):
             values = [None if e is None else e.value / scale for e, scale in zip(found, scales, strict=True)]
             texts = [estimate_words(e, metric) if e else ABSENT for e, metric in zip(found, measures, strict=True)]

@@ -29,6 +29,7 @@ from powerband.model.plan import Setting, Stage, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult, value_and_ends
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import read_probe
+from powerband.report.wording.words import effect_of
 from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialDir, TrialRecord, read_host
 
 Cell = str | int | float | bool | None
@@ -182,18 +183,18 @@ def _settings(
     table: str, analysis: Analysis, lead: Row, noise: Callable[[SettingResult], float | None] | None = None
 ) -> Table:
     factors = _Factors(table, (row.setting for row in analysis.settings))
-    metrics = _metric_names(row.estimates for row in analysis.settings)
+    metrics = _metric_names(row.shown for row in analysis.settings)
 
     def cells(row: SettingResult) -> Row:
         return (
             *lead, row.setting.id, *factors.cells(row.setting),
             row.setting == analysis.answer.setting, row.verdict.value, row.feasible, row.trials, row.invalid,
-            analysis.objective, *_known(row.estimates.get(analysis.objective)), *_known(row.effect),
+            analysis.objective, *_known(row.shown.get(analysis.objective)), *_known(effect_of(row, analysis)),
             None if row.bottleneck is None else row.bottleneck.name.value,
             _joined(row.infeasible_because), _joined(row.uncertain_because),
             *((None, None) if row.starts is None else (row.starts.made, row.starts.failed)),
             *(() if noise is None else (noise(row),)),
-            *(None if (found := row.estimates.get(name)) is None else found.value for name in metrics),
+            *(None if (found := row.shown.get(name)) is None else found.value for name in metrics),
         )  # fmt: skip
 
     return _table(table, factors, map(cells, analysis.settings), metrics)
@@ -226,7 +227,7 @@ def trials_table(analysis: Analysis, run: str) -> Table:
 def estimates_table(analysis: Analysis, run: str) -> Table:
     """A row for each setting and metric: the estimate with its interval."""
     factors = _Factors("estimates", (row.setting for row in analysis.settings))
-    metrics = _metric_names(row.estimates for row in analysis.settings)
+    metrics = _metric_names(row.shown for row in analysis.settings)
     rows: Iterator[Row] = (
         (
             run, row.setting.id, *factors.cells(row.setting),
@@ -234,7 +235,7 @@ def estimates_table(analysis: Analysis, run: str) -> Table:
         )
         for row in analysis.settings
         for name in metrics
-        if (found := row.estimates.get(name)) is not None
+        if (found := row.shown.get(name)) is not None
     )  # fmt: skip
     return _table("estimates", factors, rows)
 

@@ -105,7 +105,7 @@ class LiveView(Observer):
         if self._lines and analysis.answer.leader is not None and self._state.done != self._told_at:
             self._told_at = self._state.done
             leader = next(r for r in analysis.settings if r.setting == analysis.answer.leader)
-            estimate = leader.estimates.get(analysis.objective)
+            estimate = leader.shown.get(analysis.objective)
             figure = f": {metric_name(analysis.objective)} {format_estimate(estimate, analysis.objective)}"
             told = f"after {plural(self._state.done, 'trial')} {leader.setting.id} leads{figure if estimate else ''}"
             out = left_line(analysis)

@@ -160,7 +160,7 @@ class SettingsTable:
             table.add_column("trials", justify="right")
         for result in self.analysis.settings:
             cells: list[str | Text] = [*_name(result, self.analysis)]
-            estimate = result.estimates.get(objective)
+            estimate = result.shown.get(objective)
             cells += [format_estimate(estimate, objective)] if answer else []
             cells += [format_interval(estimate, objective)] if interval else []
             cells += [

@@ -31,7 +31,7 @@ def ranking(analysis: Analysis, width: int) -> Table:
     extra = "rates tried" if capacity else "p99"
     table = _table(metric_name(analysis.objective), "interval", extra, "vs leader")
     for result in ranked(analysis)[:RANKING_ROWS]:
-        objective = result.estimates.get(analysis.objective)
+        objective = result.shown.get(analysis.objective)
         p99 = result.estimates.get("response_time_ns_p99")
         third = format_estimate(p99, "response_time_ns_p99", digits=3)
         if capacity:
@@ -77,7 +77,7 @@ def ranked(analysis: Analysis) -> list[SettingResult]:
     estimate last."""
 
     def key(result: SettingResult) -> tuple[bool, int, float]:
-        estimate = result.estimates.get(analysis.objective)
+        estimate = result.shown.get(analysis.objective)
         left = departure_of(result.setting, analysis.race)
         out = 0 if left is None else 1_000_000 - left.block
         if estimate is None:

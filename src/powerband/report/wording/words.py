@@ -86,7 +86,13 @@ def change_words(result: SettingResult, analysis: Analysis) -> str:
     if leader is None or result is leader:
         return ""
     metric = analysis.objective
-    return gap_words(result.effect, leader.estimates.get(metric), result.estimates.get(metric), metric)
+    return gap_words(effect_of(result, analysis), leader.shown.get(metric), result.shown.get(metric), metric)
+
+
+def effect_of(result: SettingResult, analysis: Analysis) -> Estimate | None:
+    """The ratio to the leader; None if there is none, or if one of the two is the guess of a capacity."""
+    leader = (row for row in analysis.settings if row.setting == analysis.answer.leader)
+    return None if any(row.is_guess for row in (result, *leader)) else result.effect
 
 
 def is_change_bound(base: Estimate | None, value: Estimate | None) -> bool:
