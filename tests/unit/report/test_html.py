@@ -265,6 +265,7 @@ def test_capacities_have_curves_and_tables() -> None:
     for words in ("1,482/s (1,452–1,511)", "held in 3 of 5 trials", "holds at no rate", "capacity search"):
         assert words in outline.text, words
     assert "Capacity" in outline.text
+    assert "named in" not in outline.text, "no trial names what ends a capacity"
     assert outline.tags.count("figure") == len(data_of(html)["charts"])
 
 

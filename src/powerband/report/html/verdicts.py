@@ -232,7 +232,9 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     assert found is not None
     valid = [t for t in analysis.trials if t.setting == result.setting and t.valid and t.bottleneck is not None]
     agree = sum(trial.bottleneck is not None and trial.bottleneck.name is found.name for trial in valid)
-    share = f"<small>named in {agree} of {plural(len(valid), 'trial')}</small>" if valid else ""
+    # A trial names what limits it at its own rate, which is not what ends a capacity.
+    counts = bool(valid) and result.capacity is None
+    share = f"<small>named in {agree} of {plural(len(valid), 'trial')}</small>" if counts else ""
     proof = "".join(f"<li>{escape(figure)}</li>" for each in found.candidates for figure in each.evidence)
     tone = "good" if found.name is BottleneckName.NONE else "unsure"
     named = ", or ".join(each.name.words for each in found.candidates)
