@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.model.plan import TrialSpec
+from powerband.model.plan import REVISION, Setting, TrialSpec
 from powerband.model.results import Answer, AnswerKind, Estimate, Figure, Soak, SoakFigure
 from powerband.report.html.report import render_page, write_report
 from powerband.store import Failure, RunDir, TrialRecord
@@ -114,6 +114,25 @@ def test_a_key_figure_without_an_interval_says_why() -> None:
     rows = tuple(replace(row, estimates={**row.estimates, "response_time_ns_p99": bound}) for row in made.settings)
     assert "≥ 10.0 sa lower bound" in keys_of(render_page(synthetic.page(replace(made, settings=rows))))
     assert "1 trial" in keys_of(render_page(synthetic.page(synthetic.analysis(blocks=1))))
+
+
+def test_the_reasons_for_a_setting_have_labels_and_what_was_found_of_two_revisions_has_none(html: str) -> None:
+    base = synthetic.analysis(levels=(16, 32))
+    of = dict(zip((row.setting for row in base.settings), map(revision, ("old", "new")), strict=True))
+    answer = replace(base.answer, setting=revision("new"), leader=revision("new"), equivalent=(), undecided=())
+    compared = replace(
+        base,
+        answer=answer,
+        settings=tuple(replace(row, setting=of[row.setting]) for row in base.settings),
+        trials=tuple(replace(trial, setting=of[trial.setting]) for trial in base.trials),
+    )
+    labels = ("<b>How sure: </b>", "<b>Why: </b>")
+    assert all(label in html for label in labels)
+    assert not any(label in render_page(synthetic.page(compared)) for label in labels)
+
+
+def revision(name: str) -> Setting:
+    return synthetic.setting(**{REVISION: name})
 
 
 def test_every_chart_has_a_box_a_sentence_and_a_table(html: str) -> None:

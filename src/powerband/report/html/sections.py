@@ -50,6 +50,7 @@ from powerband.report.wording.findings import (
 )
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
 from powerband.report.wording.words import (
+    about_revisions,
     change_words,
     counted,
     error_rows,
@@ -189,8 +190,10 @@ def _top(page: ReportPage) -> str:
 
 
 def _reasons(analysis: Analysis, figures: str, rest: Sequence[str]) -> list[tuple[str, str]]:
-    """The lines below the headline. For a named setting, they give the confidence and the reasons."""
-    labels = ["How sure: ", "Why: "] if analysis.answer.setting is not None else []
+    """The lines below the headline. For a named setting, they give the confidence and the reasons; a comparison of two
+    revisions names none."""
+    named = analysis.answer.setting is not None and not about_revisions(analysis)
+    labels = ["How sure: ", "Why: "] if named else []
     return [("", capital(figures)), *zip_longest(labels[: len(rest)], rest, fillvalue="")]
 
 
