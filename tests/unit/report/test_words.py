@@ -18,6 +18,7 @@ from powerband.model.results import (
     Analysis,
     Answer,
     AnswerKind,
+    ChangeCost,
     Estimate,
     Problem,
     SettingResult,
@@ -26,10 +27,12 @@ from powerband.model.results import (
 )
 from powerband.report.documents.junit import render_analysis
 from powerband.report.documents.markdown import render_markdown
-from powerband.report.html.charts import main_charts
+from powerband.report.html.charts import layout, main_charts
 from powerband.report.html.report import render_page
 from powerband.report.tables.rows import estimates_table, settings_table
 from powerband.report.terminal.text import print_answer
+from powerband.report.wording.findings import change_rows
+from powerband.report.wording.names import short_names
 from powerband.report.wording.standings import ranked, ranking
 from powerband.report.wording.words import (
     change_words,
@@ -125,6 +128,25 @@ def test_nothing_compares_with_the_guess_of_a_capacity() -> None:
     assert {change_words(row, led) for row in led.settings} == {""}
     (objective,) = [chart for chart in main_charts(led) if chart.id == "objective"]
     assert objective.band is None
+
+
+def test_an_empty_value_of_a_parameter_is_no_blank() -> None:
+    base = synthetic.analysis(levels=(16, 32))
+    none, other = synthetic.setting(gc=""), synthetic.setting(gc="-XX:+UseZGC")
+    of = {synthetic.setting(threads=32): none, synthetic.setting(threads=16): other}
+    made = replace(
+        base,
+        answer=replace(base.answer, setting=none, leader=none, equivalent=(none,)),
+        settings=tuple(replace(row, setting=of[row.setting]) for row in base.settings),
+        trials=tuple(replace(trial, setting=of[trial.setting]) for trial in base.trials),
+    )
+    assert '* ""' in on_terminal(made)
+    assert '| **`""`** |' in render_markdown(made, None)
+    assert '<th scope="row">&quot;&quot;</th>' in render_page(synthetic.page(made))
+    assert layout(made).axis.labels == ("-XX:+UseZGC", '""') == tuple(map(short_names(made).of, (other, none)))
+    assert all(len(line.points) == 2 for chart in main_charts(made) for line in chart.lines)
+    cost = ChangeCost(other, "gc", "-XX:+UseZGC", "", None, Verdict.WORSE)
+    assert change_rows(replace(made, changes=(cost,)))[0][0] == 'gc: "" → -XX:+UseZGC'
 
 
 def test_the_margin_of_a_share_is_in_points_and_so_is_its_band() -> None:

@@ -14,7 +14,6 @@ from powerband.analyze.runs.changes import RunComparison
 from powerband.base.units import plural
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
-from powerband.model.plan import format_level
 from powerband.model.results import Analysis, SettingResult
 from powerband.report.documents.markdown_text import block, code, prose
 from powerband.report.wording.comparison import change_cells, comparison_notes, headings
@@ -26,6 +25,7 @@ from powerband.report.wording.findings import (
     state_words,
     table_legend,
 )
+from powerband.report.wording.names import level_words
 from powerband.report.wording.numbers import format_estimate, format_interval
 from powerband.report.wording.standings import best_ranked
 from powerband.report.wording.words import (
@@ -107,9 +107,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
     ]  # fmt: skip
 
     def cells(row: SettingResult) -> Iterator[str]:
-        levels = (
-            [short_id(row.setting, analysis)] if whole else [format_level(level) for _, level in row.setting.levels]
-        )
+        levels = [short_id(row.setting, analysis)] if whole else [level_words(level) for _, level in row.setting.levels]
         chosen = row.setting == analysis.answer.setting
         yield from (f"**{code(level)}**" if chosen else code(level) for level in levels)
         estimate = row.shown.get(analysis.objective)

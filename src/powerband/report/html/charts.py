@@ -16,7 +16,7 @@ from powerband.base.units import capital
 from powerband.model.metrics import METRICS, OWN, margin_words, metric_words
 from powerband.model.plan import Level, Setting, format_level, numbers_of
 from powerband.model.results import Analysis, Estimate, SettingResult
-from powerband.report.wording.names import short_names
+from powerband.report.wording.names import level_words, short_names
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, unit_scale
 from powerband.report.wording.words import is_as_good
 
@@ -298,7 +298,7 @@ def _groups(analysis: Analysis, place: Layout) -> list[tuple[str, list[tuple[flo
         if place.across is None:
             x = float(index)
         else:
-            x = place.axis.positions[place.axis.labels.index(format_level(levels[place.across][1]))]
+            x = place.axis.positions[place.axis.labels.index(level_words(levels[place.across][1]))]
         groups.setdefault(name, []).append((x, result))
     return list(groups.items())
 
@@ -306,10 +306,10 @@ def _groups(analysis: Analysis, place: Layout) -> list[tuple[str, list[tuple[flo
 def _factor_axis(name: str, levels: Sequence[Level]) -> Axis:
     numbers = numbers_of(levels)
     if numbers is None or len(levels) < 2:
-        return named_axis(name, list(map(format_level, levels)))
+        return named_axis(name, list(map(level_words, levels)))
     ladder = min(numbers) > 0 and (max(numbers) / min(numbers) >= LADDER_RATIO or _steps_like_a_ladder(numbers))
     positions = tuple(math.log2(number) if ladder else number for number in numbers)
-    return Axis(name, positions, tuple(format_level(level) for level in levels), ordered=True)
+    return Axis(name, positions, tuple(map(level_words, levels)), ordered=True)
 
 
 def _steps_like_a_ladder(numbers: Sequence[float]) -> bool:

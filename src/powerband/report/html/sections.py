@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from powerband.base.units import capital, joined, percent, plural
 from powerband.model.metrics import margin_words, metric_words
-from powerband.model.plan import Stage, format_level
+from powerband.model.plan import Stage
 from powerband.model.results import Analysis, AnswerKind, Estimate, SettingResult
 from powerband.model.secrets import HIDDEN
 from powerband.report.html.bar_section import bars_section
@@ -48,6 +48,7 @@ from powerband.report.wording.findings import (
     table_legend,
     visitor_rows,
 )
+from powerband.report.wording.names import level_words
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
 from powerband.report.wording.words import (
     about_revisions,
@@ -325,7 +326,7 @@ def _not_allowed(analysis: Analysis) -> list[str]:
 
 
 def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, limited: bool) -> str:
-    levels = [format_level(level) for _, level in result.setting.levels] or [result.setting.id]
+    levels = [level_words(level) for _, level in result.setting.levels] or [result.setting.id]
     cells = f'<th scope="row">{escape(levels[0])}</th>' + "".join(f"<td>{escape(level)}</td>" for level in levels[1:])
     cells += _estimate_cell(result, analysis.objective, 4)
     words = state_words(result, analysis)

@@ -16,6 +16,7 @@ from powerband.model.plan import Level, Setting, Stage, format_level, numbers_of
 from powerband.model.results import Analysis
 from powerband.report.html.charts import Picture, distinct_levels, estimate_words
 from powerband.report.html.figure_parts import boxed, chooser, table
+from powerband.report.wording.names import level_words
 from powerband.report.wording.numbers import ABSENT, format_measured, unit_scale
 from powerband.report.wording.standings import MEASURES
 from powerband.report.wording.words import mark_of
@@ -85,7 +86,7 @@ def surface_chart(analysis: Analysis) -> SurfaceChart | None:
     if len(varied) < 2:
         return None
     factors = tuple(
-        SurfaceFactor(name, tuple(map(format_level, levels)), _index(held.levels[place][1], levels))
+        SurfaceFactor(name, tuple(map(level_words, levels)), _index(held.levels[place][1], levels))
         for place, name, levels in varied
     )
     measures = _measures(analysis)

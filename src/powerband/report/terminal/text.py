@@ -18,7 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from powerband.model.metrics import metric_words
-from powerband.model.plan import format_level
 from powerband.model.results import Analysis, ClaimVerdict, SettingResult
 from powerband.report.terminal.text_findings import (
     bare_table,
@@ -32,6 +31,7 @@ from powerband.report.terminal.text_findings import (
     visited,
 )
 from powerband.report.wording.findings import bottleneck_short, state_words, table_legend
+from powerband.report.wording.names import level_words
 from powerband.report.wording.numbers import format_estimate, format_interval
 from powerband.report.wording.words import (
     MetricColumn,
@@ -192,7 +192,7 @@ def _setting_columns(analysis: Analysis) -> tuple[str, ...]:
 
 def _name(result: SettingResult, analysis: Analysis) -> list[Text]:
     """Text, not markup: a value may contain brackets."""
-    levels = [format_level(level) for _, level in result.setting.levels]
+    levels = [level_words(level) for _, level in result.setting.levels]
     by_factor = _setting_columns(analysis) == factor_names(analysis)
     # An id folds between its values.
     cells = levels if by_factor else [short_id(result.setting, analysis).replace(",", ", ")]

@@ -11,7 +11,7 @@ from powerband.analyze.settings.unsettled import never_stabilised
 from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent
 from powerband.model.clocks import GeneratorNode
 from powerband.model.metrics import margin_words, metric_words
-from powerband.model.plan import Setting, format_level
+from powerband.model.plan import Setting
 from powerband.model.results import (
     Analysis,
     Bottleneck,
@@ -28,6 +28,7 @@ from powerband.model.results import (
     SettingResult,
     Verdict,
 )
+from powerband.report.wording.names import level_words
 from powerband.report.wording.numbers import (
     ABSENT,
     format_change,
@@ -206,7 +207,7 @@ def change_rows(analysis: Analysis) -> list[tuple[str, str, str]]:
     """Each change of one parameter, the most expensive first: the change, its ratio to the baseline, the verdict."""
     return [
         (
-            f"{cost.factor}: {format_level(cost.baseline)} → {format_level(cost.level)}",
+            f"{cost.factor}: {level_words(cost.baseline)} → {level_words(cost.level)}",
             _change_ratio(cost),
             _CHANGE_VERDICTS[cost.verdict] + (f": {cost.because}" if cost.because else ""),
         )

@@ -1,12 +1,12 @@
-"""Names of settings that are short enough for a chart. In: an Analysis. Out: text. Everywhere else a setting is shown
-by its id."""
+"""Names of settings that are short enough for a chart, and of the values of a parameter. In: an Analysis, values. Out:
+text. Everywhere else a setting is shown by its id."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from powerband.model.plan import Setting, format_level
+from powerband.model.plan import Level, Setting, format_level
 from powerband.model.results import Analysis
 from powerband.report.wording.words import short_id
 
@@ -38,6 +38,11 @@ class ShortNames:
         return f" Names: {self.heading}." if " / " in self.heading else ""
 
 
+def level_words(level: Level) -> str:
+    """A value of a parameter in a cell or a label of its own: as a user would type it, an empty one as `""`."""
+    return format_level(level) or '""'
+
+
 def short_names(analysis: Analysis) -> ShortNames:
     """Names made of the values of the parameters that vary; if parameters vary one at a time, the change from the
     baseline."""
@@ -57,5 +62,5 @@ def short_names(analysis: Analysis) -> ShortNames:
     heading = " / ".join(base.levels[place][0] for place in varied)
     return ShortNames(
         heading,
-        {of.id: " / ".join(format_level(of.levels[place][1]) for place in varied) for of in settings},
+        {of.id: " / ".join(level_words(of.levels[place][1]) for place in varied) for of in settings},
     )
