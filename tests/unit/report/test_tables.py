@@ -258,6 +258,10 @@ def test_changes_are_one_a_row() -> None:
     found = rows(changes_table(comparison))
     assert found[0] | {"first": "a", "threads": 4, "verdict": "worse", "ratio_low": 0.88, "because": None} == found[0]
     assert (found[1]["first_value"], found[1]["ratio"], found[1]["second_high"]) == (None, None, 1010)
+    bound = replace(changes[0], first=replace(value, at_least=True), second=replace(value, at_least=True))
+    (row,) = rows(changes_table(replace(comparison, changes=(bound,))))
+    ends = [row[f"{which}_{end}"] for which in ("first", "second") for end in ("value", "low", "high")]
+    assert ends == [1000, None, None, 1000, None, None], "of a lower bound no interval is known"
 
 
 def test_no_such_table(run: RunDir) -> None:

@@ -286,7 +286,7 @@ def changes_table(comparison: RunComparison) -> Table:
         return (
             *comparison.names, change.setting.id, *factors.cells(change.setting),
             comparison.objective, change.verdict.value,
-            *value_and_ends(change.first), *value_and_ends(change.second), *value_and_ends(change.ratio),
+            *_known(change.first), *_known(change.second), *value_and_ends(change.ratio),
             change.smallest_difference, change.because or None,
         )  # fmt: skip
 
