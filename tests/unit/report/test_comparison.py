@@ -82,6 +82,9 @@ def test_shares_change_by_percentage_points_and_from_zero_there_is_no_ratio() ->
     shares = replace(base, objective="error_rate", changes=(Change(threads(4), first, second, ratio, Verdict.WORSE),))
     assert "+5 pts" in " ".join(shown(shares)) and "+4.0 to +6.0 pts" in " ".join(shown(shares))
     assert "within 3 percentage points count as none" in " ".join(shown(shares))
+    small = Change(threads(4), replace(first, value=0.001), replace(second, value=0.0012), ratio, Verdict.WORSE, 0.0004)
+    (row,) = [line for line in shown(replace(shares, changes=(small,))) if line.startswith("threads=4")]
+    assert "+0.04 to +0.06 pts 0.04 pts" in row
     none = Estimate(0.0, 0.0, 0.0, 0.95, 5)
     from_zero = replace(shares, changes=(Change(threads(4), none, second, None, Verdict.WORSE),))
     assert "+15 pts" in " ".join(shown(from_zero)) and "nan" not in " ".join(shown(from_zero))

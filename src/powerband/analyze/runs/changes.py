@@ -121,13 +121,25 @@ class RunComparison:
         metric = metric_words(self.objective)
         if ratio is None or (change.because and change.verdict is not Verdict.INCONCLUSIVE):
             return ""
-        base = 1.0 if not self.shares or change.first is None else change.first.value
+        base = self.base_of(change)
         unit = "percentage points" if self.shares else "%"
         if ratio.low is None or ratio.high is None:
             return f"{metric} {signed_percent(ratio.value, base)} {unit}, from too few trials for an interval"
-        places = 1 if (ratio.high - ratio.low) * base > 0.002 else 2
-        value, low, high = (signed_percent(end, base, places) for end in (ratio.value, ratio.low, ratio.high))
+        ends = (ratio.value, ratio.low, ratio.high)
+        value, low, high = (signed_percent(end, base, self.places_of(change)) for end in ends)
         return f"{metric} {value} {unit}" + (f" ({low} to {high} {unit})" if low != high else "")
+
+    def base_of(self, change: Change) -> float:
+        """What a ratio of one setting is a change of: its first figure for shares, else 1."""
+        return 1.0 if not self.shares or change.first is None else change.first.value
+
+    def places_of(self, change: Change) -> int:
+        """The digits after the point with which a change is shown, in percent or percentage points: two for one whose
+        interval is narrow."""
+        ratio = change.ratio
+        if ratio is None or ratio.low is None or ratio.high is None:
+            return 1
+        return 1 if (ratio.high - ratio.low) * self.base_of(change) > 0.002 else 2
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; the shape of `powerband compare --format json`."""

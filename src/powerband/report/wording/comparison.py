@@ -10,7 +10,7 @@ from rich.text import Text
 
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.base.units import RATIO_SHOWN_MAX, percent, signed_percent, span
-from powerband.model.metrics import METRICS, margin_words, metric_words
+from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Verdict
 from powerband.report.wording.numbers import ABSENT, format_estimate
@@ -82,30 +82,29 @@ def change_cells(change: Change, comparison: RunComparison) -> list[str]:
         format_estimate(change.first, comparison.objective),
         format_estimate(change.second, comparison.objective),
         gap_words(change.ratio, change.first, change.second, comparison.objective),
-        _interval(change, comparison.objective),
-        _smallest(change, comparison.objective),
+        _interval(change, comparison),
+        _smallest(change, comparison),
         change.verdict.value,
     ]
 
 
-def _smallest(change: Change, objective: str) -> str:
+def _smallest(change: Change, comparison: RunComparison) -> str:
     found = change.smallest_difference
     if found is None:
         return ABSENT
     most = RATIO_SHOWN_MAX - 1
-    shown = f"over {100 * most:.3g}" if found > most else f"{100 * found:.1f}"
-    return f"{shown} {'pts' if METRICS[objective].unit == 'ratio' else '%'}"
+    shown = f"over {100 * most:.3g}" if found > most else f"{100 * found:.{comparison.places_of(change)}f}"
+    return f"{shown} {'pts' if comparison.shares else '%'}"
 
 
-def _interval(change: Change, objective: str) -> str:
+def _interval(change: Change, comparison: RunComparison) -> str:
     """The interval of the change, in percent or percentage points; a dash if there are too few trials or no ratio."""
     ratio = change.ratio
     if ratio is None or ratio.low is None or ratio.high is None:
         return ABSENT
-    share = METRICS[objective].unit == "ratio"
-    base = change.first.value if share and change.first is not None else 1.0
-    ends = span(signed_percent(end, base) for end in (ratio.low, ratio.high))
-    return f"{ends} {'pts' if share else '%'}"
+    base, places = comparison.base_of(change), comparison.places_of(change)
+    ends = span(signed_percent(end, base, places) for end in (ratio.low, ratio.high))
+    return f"{ends} {'pts' if comparison.shares else '%'}"
 
 
 def _absent(which: str, settings: Iterable[Setting]) -> list[str]:
