@@ -106,6 +106,22 @@ def test_a_trial_without_a_series_says_why_and_one_below_zero_is_drawn(visit: Op
         assert "-10" in shown.locator("#trial-panels svg").text_content()
 
 
+def test_the_seconds_of_a_long_trial_are_told_to_a_tenth(visit: Open, tmp_path: Path) -> None:
+    page = synthetic.page()
+    first = page.trials[0]
+    track = replace(first.tracks[0], points=((0.25, 5.0), (1803.04, 6.0), (3599.5, 7.0)))
+    span = replace(first.limits[0], from_s=1234.5, to_s=3599.5)
+    path = tmp_path / "long.html"
+    path.write_text(render_page(replace(page, trials=(replace(first, tracks=(track,), limits=(span,)),))))
+    shown = visit(path)
+    shown.locator(f".map button[data-trial='{first.number}']").click()
+    for figure in shown.locator("#trial-panels figure").all():
+        figure.locator("summary").click()
+        figure.locator("table").wait_for()
+    cells = shown.locator("#trial-panels td").all_inner_texts()
+    assert {"0.3 s", "1,803 s", "1,234.5 s", "3,599.5 s"} <= set(cells)
+
+
 def test_a_trials_series_can_be_read_as_a_table(look: Open, report: Path) -> None:
     page = look(report)
     figure = page.locator("#trial-panels figure").nth(2)

@@ -44,6 +44,9 @@ function brief(value, unit) {
   return unit ? `${text}${unit.startsWith("/") ? "" : " "}${unit}` : text;
 }
 
+/** Returns a point in time of a trial as text, to a tenth of a second: `brief` would round those of a long trial. */
+const atSecond = (s) => `${s.toLocaleString("en-US", { maximumFractionDigits: 1 })} s`;
+
 /** Returns an element with attributes and content. It is built of nodes, so that names from files never become markup. */
 function make(tag, attributes = {}, ...content) {
   const made = document.createElement(tag);
@@ -293,7 +296,7 @@ function panel(tracks, trial, t, width) {
     tooltip: {
       ...options.tooltip,
       trigger: "axis",
-      formatter: (items) => tip(`${brief(items[0].value[0], "s")} after the start`, items.map((item) => [item.color, `${item.seriesName}: ${brief(item.value[1], unit)}`])),
+      formatter: (items) => tip(`${atSecond(items[0].value[0])} after the start`, items.map((item) => [item.color, `${item.seriesName}: ${brief(item.value[1], unit)}`])),
     },
   };
 }

@@ -97,7 +97,7 @@ function timeline(trial, t, width) {
       ...options.tooltip,
       formatter: (item) => {
         const [from, to, , words, proof] = item.data.span;
-        return tip(`${brief(from, "s")} to ${brief(to, "s")}: ${words}`, proof ? proof.split("; ").map((text) => [item.color, text]) : []);
+        return tip(`${atSecond(from)} to ${atSecond(to)}: ${words}`, proof ? proof.split("; ").map((text) => [item.color, text]) : []);
       },
     },
   };

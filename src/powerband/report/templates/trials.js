@@ -71,12 +71,12 @@ function trialFigure(of, name, unit, cells) {
 
 const seriesCells = (tracks) => () => [
   ["time", ...tracks.map((track) => track.label)],
-  ...tracks[0].points.map(([s], i) => [brief(s, "s"), ...tracks.map((track) => brief(track.points[i]?.[1], track.unit))]),
+  ...tracks[0].points.map(([s], i) => [atSecond(s), ...tracks.map((track) => brief(track.points[i]?.[1], track.unit))]),
 ];
 
 const limitCells = (trial) => () => [
   ["from", "to", "bottleneck", "evidence"],
-  ...trial.limits.map(([from, to, , words, proof]) => [brief(from, "s"), brief(to, "s"), words, proof || "–"]),
+  ...trial.limits.map(([from, to, , words, proof]) => [atSecond(from), atSecond(to), words, proof || "–"]),
 ];
 
 /** Returns the same values as a table, which is filled when it is opened. */
