@@ -143,6 +143,19 @@ def test_service_time_can_be_shown_instead(look: Open, report: Path) -> None:
     assert page.locator("#chart-distribution svg").inner_html() == before
 
 
+def test_the_last_of_many_requests_is_not_told_as_all_of_them(visit: Open, tmp_path: Path) -> None:
+    page = synthetic.page()
+    (answer,) = (each for each in page.distributions if each.setting == "threads=32")
+    times = replace(answer.response_time, points=((0.0, 1e6), (0.5, 2e6), (0.99999952, 9e7)))
+    path = tmp_path / "many.html"
+    path.write_text(render_page(replace(page, distributions=(replace(answer, response_time=times),))))
+    shown = visit(path)
+    shown.locator("#chart-distribution").evaluate(
+        "e => echarts.getInstanceByDom(e).dispatchAction({type: 'showTip', seriesIndex: 0, dataIndex: 2})"
+    )
+    assert shown.locator(".tip b").inner_text() == "p99.999952"
+
+
 def brightness(page: Page, what: str) -> float:
     colour = page.evaluate(what)
     parts = [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]

@@ -31,7 +31,7 @@ function distribution(data, which, t, names) {
     tooltip: {
       ...options.tooltip,
       trigger: "axis",
-      formatter: (items) => tip(`p${Number((items[0].data.q * 100).toPrecision(6))}`, items.map((item) => [item.color, `${item.seriesName}: ${brief(...scaled(item.data.ns))}`])),
+      formatter: (items) => tip(`p${Number((items[0].data.q * 100).toPrecision(9))}`, items.map((item) => [item.color, `${item.seriesName}: ${brief(...scaled(item.data.ns))}`])),
     },
   };
 }
