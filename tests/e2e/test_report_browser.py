@@ -244,6 +244,33 @@ def test_the_picture_of_a_race_tells_each_block_when_pointed_at(look: Open, verd
     page.mouse.move(0, 0)
 
 
+MARKS = """e => { const { series, yAxis } = echarts.getInstanceByDom(e).getOption();
+  return series.map(({ data }) => data.map(({ mark, symbol, symbolSize, itemStyle, value }) => ({
+    held: mark.held, cross: symbol.startsWith("path"), large: symbolSize > 4, top: value[1] === yAxis[0].max,
+    full: itemStyle?.color === itemStyle?.borderColor }))); }"""
+
+
+def test_every_rate_is_marked_by_what_held_there_without_a_p99_and_without_any_time(
+    visit: Open, tmp_path: Path
+) -> None:
+    base = synthetic_verdicts.capacity_analysis()
+    capacity = synthetic_verdicts.capacity(8)
+    short = [replace(point, p99_ns=None) for point in capacity.curve]
+    curve = (*short[:-1], replace(short[-1], p50_ns=None))
+    row = replace(base.settings[1], capacity=replace(capacity, curve=curve))
+    path = tmp_path / "short.html"
+    path.write_text(render_page(synthetic.page(replace(base, settings=(row,)))))
+    chart = visit(path).locator("#capacity .chart")
+    median, tail, untimed = chart.evaluate(MARKS)
+    assert [mark["held"] for mark in median] == ["all"] * 4 + ["some", "none"] and tail == []
+    assert all(mark["large"] and mark["cross"] == (mark["held"] == "none") for mark in median)
+    assert [mark["full"] for mark in median[:5]] == [True] * 4 + [False]
+    assert [(mark["cross"], mark["top"]) for mark in untimed] == [(True, True)]
+    chart.evaluate("e => echarts.getInstanceByDom(e).dispatchAction({type: 'showTip', seriesIndex: 2, dataIndex: 0})")
+    told = chart.locator(".tip").inner_text()
+    assert "held in 0 of 1 trial" in told and "no response time" in told
+
+
 def test_a_race_of_many_blocks_stays_on_the_screen(visit: Open, tmp_path: Path) -> None:
     """The picture draws ten of the 25 looks; the table has all of them."""
     base = synthetic_verdicts.race_analysis((16, 32, 64))

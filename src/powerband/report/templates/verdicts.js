@@ -82,17 +82,29 @@ function raceRow(row, chart, api, t) {
 
 const CROSS = "path://M0,1.5 L1.5,0 L5,3.5 L8.5,0 L10,1.5 L6.5,5 L10,8.5 L8.5,10 L5,6.5 L1.5,10 L0,8.5 L3.5,5 Z";
 
-/** Returns response time against the offered rate: where the constraints held, and where they no longer did. */
+const UNTIMED = "no response time is known";
+
+/** Returns a row of the tooltip: the percentile that a point stands for, or that there is none. */
+function timeRow({ seriesName, value, data }, t) {
+  if (seriesName === UNTIMED) return [t.bad, UNTIMED];
+  const least = data.mark[`${seriesName}_at_least`] ? "≥ " : "";
+  return [seriesName === "p50" ? t.muted : t.accent, `${seriesName} ${least}${brief(...scaled(10 ** value[1]))}`];
+}
+
+/** Returns response time against the offered rate: where the constraints held, and where they no longer did. A rate without any
+ * time has its mark at the top edge. */
 function capacity(chart, t) {
   const options = base(t);
   const colour = { all: t.accent, some: t.accent, none: t.bad };
+  const symbol = ({ held }) => ({ symbol: held === "none" ? CROSS : "circle", symbolSize: held === "none" ? 10 : 9, itemStyle: { color: held === "some" ? t.card : colour[held], borderColor: colour[held], borderWidth: held === "none" ? 0 : 2 } });
+  // The p50 says what held at a rate whose trials have too few requests for a p99.
   const dots = (key) => chart.marks.filter((mark) => mark[key]).map((mark) => ({
     value: [mark.rate_per_s, Math.log10(mark[key])],
     mark,
-    ...(key === "p99_ns"
-      ? { symbol: mark.held === "none" ? CROSS : "circle", symbolSize: mark.held === "none" ? 10 : 9, itemStyle: { color: mark.held === "some" ? t.card : colour[mark.held], borderColor: colour[mark.held], borderWidth: mark.held === "none" ? 0 : 2 } }
-      : { symbol: "circle", symbolSize: 4 }),
+    ...(key === "p99_ns" || !mark.p99_ns ? symbol(mark) : { symbol: "circle", symbolSize: 4 }),
   }));
+  const times = logAxis(chart.span_ns, duration, t);
+  const untimed = chart.marks.filter((mark) => !mark.p50_ns && !mark.p99_ns).map((mark) => ({ value: [mark.rate_per_s, times.max], mark, ...symbol(mark) }));
   const line = (name, key, width, shade) => ({ type: "line", name, data: dots(key), showSymbol: true, z: key === "p99_ns" ? 4 : 3, lineStyle: { color: shade, width }, itemStyle: { color: shade } });
   const limits = chart.limits.map((limit) => ({ yAxis: Math.log10(limit.ns), name: limit.label }));
   return {
@@ -100,7 +112,7 @@ function capacity(chart, t) {
     grid: { ...options.grid, top: 30 },
     legend: { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 }, data: ["p50", "p99"] },
     xAxis: { ...axisStyle(t), type: "value", min: 0, name: "offered rate, per second", nameLocation: "middle", nameGap: 28, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: round } },
-    yAxis: logAxis(chart.span_ns, duration, t),
+    yAxis: times,
     series: [
       line("p50", "p50_ns", 1.5, t.muted),
       {
@@ -108,12 +120,13 @@ function capacity(chart, t) {
         markArea: chart.band ? { silent: true, itemStyle: { color: t.soft, opacity: 0.9 }, label: { show: true, position: "insideTop", color: t.accent, fontSize: 11, formatter: "capacity" }, data: [[{ xAxis: chart.band[0] }, { xAxis: chart.band[1] }]] } : undefined,
         markLine: limits.length ? { silent: true, symbol: "none", lineStyle: { color: t.bad, type: "dashed", width: 1.5 }, label: { show: true, position: "insideStartTop", color: t.bad, fontSize: 11, formatter: (item) => item.name }, data: limits } : undefined,
       },
+      { type: "scatter", name: UNTIMED, clip: false, z: 4, itemStyle: { opacity: 1 }, data: untimed },
     ],
     tooltip: {
       ...options.tooltip,
       trigger: "axis",
       axisPointer: { ...options.tooltip.axisPointer, axis: "x", snap: true },
-      formatter: (items) => tip(`${brief(items[0].data.mark.rate_per_s, "/s")}: ${items[0].data.mark.text}`, items.map((item) => [item.seriesName === "p50" ? t.muted : t.accent, `${item.seriesName} ${item.data.mark[`${item.seriesName}_at_least`] ? "≥ " : ""}${brief(...scaled(10 ** item.value[1]))}`])),
+      formatter: (items) => tip(`${brief(items[0].data.mark.rate_per_s, "/s")}: ${items[0].data.mark.text}`, items.map((item) => timeRow(item, t))),
     },
   };
 }
