@@ -193,9 +193,9 @@ class ProbeSeconds:
 
     def finish(self) -> None:
         """Processes the last kept line; no more lines follow."""
-        if self._kept is not None:
-            self._level(*self._kept)
-            self._kept = None
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._level(*kept)
 
     def _second(self, at_ns: int) -> int:
         assert self._origin_ns is not None

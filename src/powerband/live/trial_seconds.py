@@ -25,19 +25,22 @@ class TrialFollower:
         self._directory = directory
         self._own = {} if measured is None else measured.own_metrics()
         self._events, self._probe = Tail(directory.events), Tail(directory.probe)
+        self._events_wait = False
         self._begin()
 
     def read(self, *, over: bool = False) -> bool:
         """Reads new data; returns True if there is more to read at once. `over`: the trial has ended, so that nothing
         is waited for."""
-        more = self._take_events()
-        lines, _, probes_more = self._probe.read()
+        events_more = self._events_wait or self._take_events()
+        lines, _, probe_more = self._probe.read()
         for line in lines:
             self._try(self._seen.take, line)
-        more = more or probes_more
-        if over and not more:
+        if over and not probe_more:
             self._try(self._seen.finish)
-        self._emit(over=over and not more)
+        more = events_more or probe_more
+        probe_behind = self._seen.whole < self._load.whole
+        self._events_wait = probe_behind and probe_more  # those of an hour would fill the memory
+        self._emit(over=over and not more, more=probe_more if probe_behind else events_more)
         return more
 
     @property
@@ -90,10 +93,13 @@ class TrialFollower:
         except NOT_AS_WRITTEN:
             self.damaged += 1
 
-    def _emit(self, *, over: bool) -> None:
+    def _emit(self, *, over: bool, more: bool) -> None:
+        """Makes the points of the whole seconds. `more`: the source that is behind has more to read at once, so that it
+        is not silent."""
         last = max(self._load.last, self._seen.last)
         whole = (self._load.whole, self._seen.whole)
-        until = last + 1 if over else max(min(whole), min(max(whole), last + 1) - LAG_SECONDS)
+        silent = 0 if more else min(max(whole), last + 1) - LAG_SECONDS
+        until = last + 1 if over else max(min(whole), silent)
         while self._next < until and self._next <= last:
             self._try(lambda second: self._points.append(self._figures(second)), self._next)
             self._next += 1

@@ -11,6 +11,7 @@ import pytest
 from fakes.live_trials import GO_NS, SECOND_NS, WALL_LESS_MONOTONIC_NS, WARMUP_S, event_lines, write_lines
 from fakes.trials import trial_series
 from powerband.analyze.trial.series import TrialSeries
+from powerband.live import growing_files
 from powerband.live.state import POINTS_MAX, Figures, TrialPhase
 from powerband.live.trial_seconds import TrialFollower
 from powerband.model.experiment import Measure
@@ -40,9 +41,9 @@ def follower(directory: TrialDir) -> TrialFollower:
     return TrialFollower(directory, SPEC, MEASURE)
 
 
-def read(directory: TrialDir) -> tuple[Figures, ...]:
+def read(directory: TrialDir, *, over: bool = True) -> tuple[Figures, ...]:
     followed = follower(directory)
-    while followed.read(over=True):
+    while followed.read(over=over):
         pass
     return followed.state.points
 
@@ -142,6 +143,23 @@ def test_it_says_the_same_while_it_grows(recorded: TrialDir, growing: TrialDir, 
     met = list(dict.fromkeys(phases))
     assert met == [phase for phase in TrialPhase if phase in met]  # the phases come in order
     assert met[-1] is TrialPhase.ENDING and (piece > 4096 or TrialPhase.MEASURE in met)
+
+
+@pytest.mark.parametrize("over", [True, False])
+@pytest.mark.parametrize(("events", "probe"), [(1, 1), (1, 0.3), (0.3, 1), (1, 0), (0, 1)])
+def test_a_backlog_gives_the_same_however_much_is_read_at_once(
+    growing: TrialDir, monkeypatch: pytest.MonkeyPatch, events: float, probe: float, over: bool
+) -> None:
+    """Also where one of the sources is silent from some time on, or throughout. Of each: the share that it wrote."""
+    write_lines(growing, 30)
+    for path, share in ((growing.events, events), (growing.probe, probe)):
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[: int(share * len(lines))]))
+    whole = read(growing, over=over)
+    assert bool(whole) is (events > 0)
+    assert all(point.cpu_cores for point in whole) or probe < 1
+    monkeypatch.setattr(growing_files, "CHUNK_BYTES", 4096)
+    assert read(growing, over=over) == whole
 
 
 def test_its_phases_and_moments(recorded: TrialDir, growing: TrialDir) -> None:
