@@ -345,6 +345,25 @@ def test_the_axis_of_a_figure_is_in_a_unit_that_fits(visit: Open, server: Served
     assert "500 ms" in drawn
 
 
+def test_a_lower_bound_is_a_triangle_and_the_page_says_so(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, RACE))
+    page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")
+    note = page.locator("#ranking-figure .lead")
+    assert note.is_hidden()
+    corners = page.evaluate(
+        """async () => {
+          const { drawIntervals } = await import("/static/intervals.js");
+          const points = [true, false].map((at_least) => ({ value: 5e8, at_least, text: "" }));
+          const box = document.getElementById("ranking-chart");
+          drawIntervals(box, ["a", "b"], [{ points, colours: ["red"] }], [1e6, "ms"]);
+          const drawn = [...box.querySelectorAll('path[fill="red"]')].map((path) => path.getAttribute("d"));
+          return [box.nextElementSibling.hidden, drawn.map((d) => d.match(/L/g)?.length ?? 0)];
+        }"""
+    )
+    assert corners == [False, [2, 0]]
+    assert note.text_content() == "Triangles are lower bounds."
+
+
 def draw_gauges(page: Page, names: list[str], step: float = 1) -> None:
     """Draws plots of series that no server sent, the n-th of which is n steps from 0."""
     page.evaluate(

@@ -75,13 +75,14 @@ def _size(points: Sequence[_Point], across: str | None) -> tuple[float, float]:
 @dataclass(frozen=True)
 class _Point:
     """The point of one setting, in the displayed unit. `below`, `above`: the lengths of the interval to each side, 0
-    without an interval; `chosen`: it is the answer's setting."""
+    without an interval; `at_least`: the value is a lower bound; `chosen`: it is the answer's setting."""
 
     of: SettingResult
     name: str
     value: float
     below: float
     above: float
+    at_least: bool
     chosen: bool
 
 
@@ -93,6 +94,7 @@ def _point(row: SettingResult, found: Estimate, scale: float, analysis: Analysis
         value=found.value / scale,
         below=max(0.0, found.value - low) / scale,
         above=max(0.0, high - found.value) / scale,
+        at_least=found.at_least,
         chosen=row.setting == analysis.answer.setting,
     )
 
@@ -123,6 +125,7 @@ def _as_lines(axes: Axes, points: Sequence[_Point], across: str) -> None:
     for name, found in lines.items():
         found.sort(key=lambda each: each[0])
         _draw(axes, [at for at, _ in found], [point for _, point in found], name)
+    _mark_bounds(axes, [(x, each.value) for found in lines.values() for x, each in found if each.at_least])
     at = sorted(shown)
     if at[0] > 0 and at[-1] / at[0] >= _LOG_FROM:
         axes.set_xscale("log", base=2)
@@ -144,6 +147,13 @@ def _draw(axes: Axes, at: Sequence[float], points: Sequence[_Point], name: str) 
             axes.plot([x], [point.value], "*", markersize=14, color=line.lines[0].get_color(), label="the answer")
 
 
+def _mark_bounds(axes: Axes, places: Sequence[tuple[float, float]]) -> None:
+    """Puts a triangle around the point at each of these places, which are lower bounds."""
+    if places:
+        at, values = zip(*places, strict=True)
+        axes.plot(at, values, "^", markersize=10, color="0.4", fillstyle="none", label="a lower bound")
+
+
 def _as_rows(axes: Axes, points: Sequence[_Point]) -> None:
     places = list(range(len(points)))
     bars = [[point.below for point in points], [point.above for point in points]]
@@ -151,7 +161,9 @@ def _as_rows(axes: Axes, points: Sequence[_Point]) -> None:
     for place, point in zip(places, points, strict=True):
         if point.chosen:
             axes.plot([point.value], [place], "*", markersize=14, color="C0", label="the answer")
-            axes.legend(frameon=False)
+    _mark_bounds(axes, [(point.value, place) for place, point in zip(places, points, strict=True) if point.at_least])
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False)
     axes.set_yticks(places, [_plain(_row_name(point)) for point in points], fontsize="small")
     axes.set_ylim(len(points) - 0.4, -0.6)
     axes.xaxis.set_major_locator(MaxNLocator(5))

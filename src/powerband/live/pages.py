@@ -201,6 +201,7 @@ def _picture(found: RunComparison) -> dict[str, Any]:
                 if estimate is None
                 else {
                     "value": estimate.value,
+                    "at_least": estimate.at_least,
                     "low": None if estimate.at_least else estimate.low,
                     "high": None if estimate.at_least else estimate.high,
                     "text": estimate_phrase(estimate, found.objective),

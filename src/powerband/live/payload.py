@@ -102,6 +102,7 @@ def _setting(setting: SettingState, state: RunState) -> Row:
     return {
         **_fields(setting, but=("levels", "estimate", "effect_low", "effect_high", "estimates")),
         "value": setting.estimate,
+        "at_least": objective is not None and objective.at_least,
         "text": format_estimate(objective, metric),
         "interval": format_interval(objective, metric),
         "effect": [setting.effect, setting.effect_low, setting.effect_high],

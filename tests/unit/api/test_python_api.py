@@ -171,15 +171,28 @@ def test_long_names_leave_room_for_the_figure(run: powerband.Run) -> None:
     assert axes.get_position().width > 0.3
 
 
-def test_a_figure_has_no_interval_of_a_lower_bound(run: powerband.Run) -> None:
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("at_least", [False, True])
+def test_a_figure_has_a_triangle_and_no_interval_of_a_lower_bound(
+    run: powerband.Run, named: bool, at_least: bool
+) -> None:
     made = synthetic.analysis(levels=(2, 32))
     rows = tuple(
-        replace(row, estimates={name: replace(found, at_least=True) for name, found in row.estimates.items()})
+        replace(
+            row,
+            setting=Setting((("mode", row.setting.id),)) if named else row.setting,
+            estimates={name: replace(found, at_least=at_least) for name, found in row.estimates.items()},
+        )
         for row in made.settings
     )
     (axes,) = replace(run, analysis=replace(made, settings=rows)).figure("p99").axes
     (bars,) = axes.containers[0].lines[2]
-    assert all(start[1] == end[1] for start, end in bars.get_segments())
+    assert all((start == end).all() == at_least for start, end in bars.get_segments())
+    triangles = [line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "^"]
+    points = axes.containers[0].lines[0].get_xydata().tolist()
+    assert triangles == ([points] if at_least else [])
+    legend = axes.get_legend()
+    assert at_least is (legend is not None and "a lower bound" in [text.get_text() for text in legend.get_texts()])
 
 
 def test_figures_that_cannot_be_drawn(run: powerband.Run) -> None:

@@ -99,6 +99,7 @@ def test_a_time_without_an_end_is_a_lower_bound_everywhere(tmp_path: Path) -> No
     row = next(each for each in told["settings"] if each["id"] == late.setting.id)
     assert (row["low"], row["high"], row["interval"]) == (None, None, "–")
     assert (row["text"], row["effect_text"]) == ("≥ 10.0 s", "≥ +700 %")
+    assert [each["id"] for each in told["settings"] if each["at_least"]] == [late.setting.id]
     trial = replace(base.trials[0], metrics={metric: 10e9, "error_rate": 0.05})
     spec = TrialSpec(trial.number, trial.block, 1, trial.setting, 1)
     line = trial_line(spec, trial, metric, Outcome.RECORDED, "")

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,8 +21,12 @@ from fakes import synthetic
 from fakes.asgi import Answered, asked
 from fakes.live_runs import exchanged, recorded, written
 from fakes.live_trials import write_lines
+from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.live.guard import access_for
+from powerband.live.pages import compare_page
 from powerband.live.server import FEEDS_MAX, LivePages
+from powerband.live.state import RunState, RunStatus
+from powerband.model.results import Estimate, Verdict
 from powerband.store import RunDir
 
 EVIL = "<script>document.title='broken'</script>"
@@ -188,16 +193,35 @@ def test_one_trial_second_by_second(pages: LivePages) -> None:
     assert "cpu_cores:subject" in trial["points"][2]
 
 
+def compared(page: str) -> dict[str, Any]:
+    """The data of the picture of two runs."""
+    found: dict[str, Any] = json.loads(re.findall(r'id="compare-data">(.*?)</script>', page)[0])
+    return found
+
+
 def test_two_runs_side_by_side(pages: LivePages) -> None:
     page = get(pages, "/compare?a=20261120-100000-pool-size&b=20261121-100000-pool-size")
     assert page.status == 200
     assert page.text.count('<th scope="row">threads=') == 9
-    data = json.loads(re.findall(r'id="compare-data">(.*?)</script>', page.text)[0])
+    data = compared(page.text)
     assert data["settings"][0].startswith("threads=") and len(data["runs"]) == 2
     told = get(pages, "/runs/20261120-100000-pool-size/state").json()["run"]["settings"]
     assert {s["id"]: s["value"] for s in told if s["id"] == "threads=32"}["threads=32"] == pytest.approx(
         data["runs"][0][data["settings"].index("threads=32")]["value"], rel=0.01
     )
+
+
+def test_two_runs_side_by_side_have_no_interval_of_a_lower_bound() -> None:
+    made = replace(synthetic.analysis(), objective="response_time_ns_p99", direction="minimise")
+    first, bound = Estimate(2e9, 1.9e9, 2.1e9, 0.95, 5), Estimate(10e9, 9e9, 11e9, 0.95, 5, at_least=True)
+    ratio = Estimate(5.0, 4.9, None, 0.95, 5)
+    found = RunComparison.of(made, [Change(synthetic.setting(threads=4), first, bound, ratio, Verdict.WORSE)])
+    state = RunState("", "", RunStatus.FINISHED)
+    data = compared(compare_page(("a", "b"), (state, state), found))
+    assert [[(point["at_least"], point["low"], point["high"]) for point in run] for run in data["runs"]] == [
+        [(False, 1.9e9, 2.1e9)],
+        [(True, None, None)],
+    ]
 
 
 @pytest.mark.parametrize(
