@@ -51,14 +51,18 @@ def prometheus(url: str | None, every: str, folder: Path | None) -> None:
     if folder is None:
         click.echo(text, nl=False)
         return
-    _write(folder, text, dashboards(), secret=page.token is not None)
+    _write(folder, text, dashboards(), every_ns, secret=page.token is not None)
     progress(f"Written to {folder}: prometheus.yml, and Grafana's dashboards with their provisioning in grafana/")
 
 
-def _write(folder: Path, configuration: str, dashboards: Path, *, secret: bool) -> None:
-    """Writes the files. `secret`: the configuration holds a token, so only this user may read it."""
+def _write(folder: Path, configuration: str, dashboards: Path, every_ns: int, *, secret: bool) -> None:
+    """Writes the files. `every_ns`: the time between two scrapes; `secret`: the configuration holds a token, so only
+    this user may read it."""
     import shutil
 
+    from powerband.live.prometheus_config import with_interval
+
+    source = folder / "grafana" / "provisioning" / "datasources" / "powerband.yaml"
     file = folder / "prometheus.yml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,6 +71,7 @@ def _write(folder: Path, configuration: str, dashboards: Path, *, secret: bool) 
             file.chmod(0o600)
         file.write_text(configuration)
         shutil.copytree(dashboards, folder / "grafana", dirs_exist_ok=True)
+        source.write_text(with_interval(source.read_text(), every_ns))
     except (OSError, shutil.Error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(f"cannot write to {folder}: {reason}: choose another folder with --output") from None

@@ -1,4 +1,5 @@
-"""Writes the configuration of a Prometheus that watches runs. In: the address of a live page. Out: the text of a file.
+"""Writes the configuration of a Prometheus that watches runs, and of a Grafana's data source. In: the address of a live
+page. Out: the text of files.
 
 Two jobs with one fixed target each, for all runs and trials: powerband's own metrics, and the server's page, which the
 live page relays. There is no service discovery: Prometheus takes up to ten seconds to see a new target, longer than a
@@ -8,6 +9,7 @@ trial may last.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
@@ -40,13 +42,23 @@ class Watched:
 
 def prometheus_yml(page: Watched, every_ns: int) -> str:
     """The text of prometheus.yml. `every_ns`: the time between two scrapes."""
-    every = duration_text(every_ns // MS_NS * MS_NS)  # Prometheus accepts no unit below milliseconds
+    every = _every(every_ns)
     jobs = _job("powerband", METRICS_PATH, page) + _job("subject", SUBJECT_PATH, page, "    honor_labels: true\n")
     return (
         f"# Written by `powerband prometheus {page.scheme}://{page.address}/`: powerband, and the trial's server,\n"
         "# whose page the live page passes on with the labels run, trial and setting.\n"
         f"global:\n  scrape_interval: {every}\n  scrape_timeout: {every}\nscrape_configs:\n{jobs}"
     )
+
+
+def with_interval(datasource: str, every_ns: int) -> str:
+    """The text of Grafana's data source with this time between two scrapes, from which Grafana takes how far back rates
+    look. `datasource`: the text of the file that comes with powerband."""
+    return re.sub(r"(?<=timeInterval: )\S+", _every(every_ns), datasource)
+
+
+def _every(every_ns: int) -> str:
+    return duration_text(every_ns // MS_NS * MS_NS)  # neither program accepts a unit below milliseconds
 
 
 def _job(name: str, path: str, page: Watched, more: str = "") -> str:

@@ -52,9 +52,16 @@ def test_any_url_of_the_page_will_do_and_its_token_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize(("every", "interval"), [("1s", "1s"), ("500ms", "500ms"), ("0.25s", "250ms"), ("60s", "1m")])
-def test_the_time_between_scrapes_is_written_as_prometheus_reads_it(every: str, interval: str) -> None:
+def test_the_time_between_scrapes_is_written_as_prometheus_and_grafana_read_it(
+    every: str, interval: str, tmp_path: Path
+) -> None:
     told = configuration(PAGE, "--every", every)["global"]
     assert told == {"scrape_interval": interval, "scrape_timeout": interval}
+    said(PAGE, "--every", every, "-o", str(tmp_path))
+    file = Path("provisioning", "datasources", "powerband.yaml")
+    mine, theirs = (YAML(typ="safe").load(folder / file) for folder in (tmp_path / "grafana", dashboards()))
+    theirs["datasources"][0]["jsonData"]["timeInterval"] = interval
+    assert mine == theirs
 
 
 @pytest.mark.parametrize(
