@@ -256,7 +256,8 @@ class ProbeSeconds:
         elif kind == "jvm":
             self._jvm = event["pid"] if self._jvm is None else self._jvm
             if event["pid"] == self._jvm:
-                into.gauges["jvm heap used bytes"] = float(event["heap_used_bytes_now"])
+                if used := event["heap_used_bytes_now"]:  # 0: some collectors report only at their first collection
+                    into.gauges["jvm heap used bytes"] = float(used)
                 into.gauges["jvm heap committed bytes"] = float(event["heap_committed_bytes_now"])
         else:
             into.gauges.update(self._own_figures(kind, event))

@@ -96,6 +96,18 @@ def test_a_counter_that_began_again_never_falls_by_the_second(recorded: TrialDir
     assert min(point.gauges["queue_length"] for point in points) < 0
 
 
+def test_a_heap_that_its_collector_has_not_reported_yet_is_not_shown_as_empty(recorded: TrialDir) -> None:
+    lines = [json.loads(line) for line in recorded.probe.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "jvm" and line["at_ns"] < GO_NS + 3 * SECOND_NS:
+            line["heap_used_bytes_now"] = 0
+    recorded.probe.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    points = read(recorded)
+    used = [point.gauges.get("jvm heap used bytes") for point in points]
+    assert used == [None] * 3 + [1_000_000 + second for second in range(3, SECONDS)]
+    assert all(point.gauges["jvm heap committed bytes"] == 8_000_000 for point in points)
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_switches_of_many_threads_are_not_read_each_second(recorded: TrialDir, exact: bool) -> None:
     """The probe repeats what it read. Loops that keep CPUs awake are no processes of the trial."""
