@@ -69,8 +69,8 @@ def trial_row(line: TrialLine, unit: str) -> Row:
 
 
 def current_row(trial: TrialState) -> Row:
-    """The trial in flight without its points."""
-    return _fields(trial, but=("figures", "points", "points_before"))
+    """The trial in flight without its points, but with the number of those that were dropped."""
+    return _fields(trial, but=("figures", "points"))
 
 
 def point_rows(points: Iterable[Figures]) -> list[Row]:

@@ -22,6 +22,7 @@ from fakes.asgi import Answered, asked
 from fakes.live_runs import exchanged, recorded, written
 from fakes.live_trials import write_lines
 from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.live import trial_seconds
 from powerband.live.guard import access_for
 from powerband.live.pages import compare_page
 from powerband.live.server import FEEDS_MAX, LivePages
@@ -191,6 +192,22 @@ def test_one_trial_second_by_second(pages: LivePages) -> None:
     assert trial["number"] == 1 and trial["setting"] == "threads=16" and trial["damaged"] == 0
     assert len(trial["points"]) == 6 and trial["points"][1]["rate_per_s"] > 0
     assert "cpu_cores:subject" in trial["points"][2]
+    assert trial["points_before"] == 0
+
+
+def test_a_trial_that_is_too_long_says_how_much_of_its_beginning_is_left_out(
+    root: Path, pages: LivePages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_seconds, "POINTS_MAX", 4)
+    trial = get(pages, "/runs/20261119-100000-quickstart/trials/1").json()
+    assert (trial["points_before"], [point["t_s"] for point in trial["points"]]) == (2, [3, 4, 5, 6])
+    run = RunDir(root / "20261119-100000-quickstart")
+    last = max(run.trials.iterdir())
+    write_lines(run.trial(int(last.name)), 9)
+    (last / "record.json").unlink()
+    with run.locked():
+        current = get(pages, f"/runs/{run.path.name}/state").json()["current"]
+    assert len(current["points"]) == 4 and current["points_before"] == current["points"][0]["t_s"] - 1 > 0
 
 
 def compared(page: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ let run = null;
 let current = null; // the trial in flight
 let shown = null; // the number of the trial in the plots; null: none
 let chosen = false; // true if a person chose it
+let before = 0; // how many of its first seconds are left out
 let unread = ""; // why the trial in the plots has no seconds
 let left = null; // {eta_s, at}: seconds left, and when that was said
 let source = null;
@@ -121,6 +122,7 @@ function follow(trial) {
   if (!trial || chosen) return;
   if (trial.begin || shown !== trial.number) {
     clear();
+    before = trial.points_before;
     shown = trial.number;
     at("plots").dataset.trial = shown;
     mark(shown);
@@ -155,6 +157,7 @@ function show(trial) {
 function clear() {
   plots.begin();
   delete at("plots").dataset.trial;
+  before = 0;
   unread = "";
 }
 
@@ -167,6 +170,7 @@ async function load(trial) {
     return tick();
   }
   clear();
+  before = told.points_before;
   plots.add(told.points, told.phases_s);
   at("plots").dataset.trial = trial.number;
   tick();
@@ -199,15 +203,20 @@ function tick() {
   const here = current && shown === current.number;
   at("series-title").textContent = here ? "Now" : shown === null ? "Now" : `Trial ${shown}`;
   at("series-about").textContent = here
-    ? `${current.setting}${offered(current)}, trial ${current.number}, second by second; the measured window is shaded.`
+    ? `${current.setting}${offered(current)}, trial ${current.number}, second by second; ${drawn()}.`
     : trial
-      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : unread || "its seconds were not recorded"}.`
+      ? `${about(trial)}; ${plots.t.length ? drawn() : unread || "its seconds were not recorded"}.`
       : goes
         ? run.nodes.length
           ? "No trial has arrived from its node yet."
           : "The next trial begins in a moment."
         : "Nothing runs at the moment.";
   at("follow").hidden = !(chosen && current && !here);
+}
+
+/** Returns what there is to know about the plots. */
+function drawn() {
+  return `${before ? `its first ${before} s are left out; ` : ""}the measured window is shaded`;
 }
 
 setInterval(tick, 1000);
