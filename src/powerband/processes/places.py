@@ -37,8 +37,9 @@ class Place(NamedTuple):
 
 
 def place_of(host: str, port: int) -> Place:
-    """Returns where the server is. It is on this machine if it is on loopback, if a connection to it has the same
-    address at both ends, or if it is `behind_bridge`. A server that does not answer is on another machine."""
+    """Returns where the server is. It is on this machine if its host, or the address of that host, is on loopback
+    (Debian gives the machine's own name 127.0.1.1), if a connection to it has the same address at both ends, or if it
+    is `behind_bridge`. A server that does not answer is on another machine."""
     if is_loopback(host):
         return Place(here=True)
     try:
@@ -46,7 +47,7 @@ def place_of(host: str, port: int) -> Place:
             own, other = connection.getsockname()[0], connection.getpeername()[0]
     except OSError:
         return Place(here=False)
-    if own == other:
+    if own == other or is_loopback(other):
         return Place(here=True)
     apart = behind_bridge(other)
     return Place(here=apart, own_network=apart)

@@ -80,10 +80,11 @@ def test_a_cable_to_another_network_is_no_bridge(tmp_path: Path) -> None:
         ("127.0.0.1", None, False, Place(here=True)),
         ("192.0.2.1", None, True, Place(here=False)),
         ("192.0.2.1", ("192.0.2.1", "192.0.2.1"), False, Place(here=True)),
+        ("myhost", ("127.0.0.1", "127.0.1.1"), False, Place(here=True)),
         ("192.0.2.1", ("192.0.2.9", "192.0.2.1"), False, Place(here=False)),
         ("172.17.0.2", ("172.17.0.1", "172.17.0.2"), True, Place(here=True, own_network=True)),
     ],
-    ids=["loopback", "nobody answers", "its own address", "another machine", "a container"],
+    ids=["loopback", "nobody answers", "its own address", "its own name", "another machine", "a container"],
 )
 def test_a_server_in_a_network_of_its_own_may_be_on_this_machine(
     monkeypatch: pytest.MonkeyPatch, host: str, ends: tuple[str, str] | None, bridged: bool, place: Place
