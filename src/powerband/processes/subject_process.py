@@ -89,10 +89,10 @@ _PORT_TAKEN = re.compile(
     r"|connection in use: ",
     re.I,
 )
-# A port in such a line: `127.0.0.1:80`, `:::80`, `[::]:80`, `*:80`, ` :80`; `port 80`; `('127.0.0.1', 80)`. No
-# time, nor another number of a line in JSON (`"level":50`).
+# A port in such a line: `127.0.0.1:80`, `:::80`, `[::]:80`, `*:80`, ` :80`; `port 80`; `('127.0.0.1', 80)`;
+# `in use: 80`. No time, nor another number of a line in JSON (`"level":50`).
 _PORT_NAMED = re.compile(
-    r"(?:(?:\d\.\d+|::|[]*\s(]|(?<!\w)['\"]|^|localhost):|\bport['\"]?[ :=]+|', )(\d{1,5})\b(?!\.\d)", re.I
+    r"(?:(?:\d\.\d+|::|[]*\s(]|(?<!\w)['\"]|^|localhost):|\bport['\"]?[ :=]+|', |\bin use: )(\d{1,5})\b(?!\.\d)", re.I
 )
 
 
@@ -599,6 +599,12 @@ def _wait_ready(
                 f"the server ended before it was ready: port {', '.join(map(str, sorted(held)))}, which it wants, is "
                 f"in use, and it is to serve on port {rendered.port}: let it take {{port}} for that, and a free one "
                 f"for anything else{words}",
+            )
+        if held == set() and rendered.own_port and counted is None:  # shown only if the last try, too, ends so
+            raise PortTaken(
+                "the server ended before it was ready: a port that it wants is in use, and its log does not say which; "
+                f"{{port}} was free on {PORT_ATTEMPTS} tries: let it obey {{port}}, and open no other fixed port "
+                f"(debugging, JMX, management){words}"
             )
         if held is not None:
             found = next((port for port in told if port in held), rendered.port)

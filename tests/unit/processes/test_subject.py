@@ -157,6 +157,8 @@ def test_a_port_in_use_is_not_free() -> None:
         ('{"level":50,"pid":12345,"msg":"listen EADDRINUSE: address already in use :::3000"}', {3000}),
         ('{"code":"EADDRINUSE","errno":-98,"address":"::","port":3000}', {3000}),
         ("OSError: [Errno 98] Address already in use", set()),
+        ("Port already in use: 9010; nested exception is: ", {9010}),
+        ("bind: Address already in use: 0.0.0.0", set()),
         ("listening on port 8080", None),
     ],
 )
@@ -535,6 +537,33 @@ def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
     ready_once = subject.model_copy(update={"ready": Ready(log="^ready$", timeout_ns=10**9)})
     with ready_check(render(ready_once, Setting(()), ENGINE), log, pump, None, log.stat().st_size) as is_ready:
         assert not is_ready(1)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("OSError: [Errno 98] Address already in use", "its log does not say which"),
+        ("ERROR: transport error 202: bind failed: Address already in use", "its log does not say which"),
+        ("listen tcp 127.0.0.1:8080: bind: address already in use", "could not listen on port 8080"),
+    ],
+)
+def test_the_port_that_was_picked_is_blamed_only_if_the_log_names_it(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch, said: str, told: str
+) -> None:
+    log, launched = tmp_path / "log", []
+
+    def loses_a_port(*_: object) -> nullcontext[SimpleNamespace]:
+        launched.append(log)
+        with log.open("a") as file:
+            file.write(f"{said}\n")
+        return nullcontext(SimpleNamespace(exited=Exited.model_construct(exit_code=1, signal=None), pid=1))
+
+    monkeypatch.setattr(subject_process, "probe_up", loses_a_port)
+    monkeypatch.setattr(subject_process, "pick_ports", lambda count: [*range(8080, 8080 + count)])
+    subject = Subject(name="s", command=("sh", "{port}"), ready=Ready(log="^never$", timeout_ns=10**9))
+    failed = failure_of(subject, log, pump)
+    assert failed.code == Code.PORT_IN_USE and len(launched) == subject_process.PORT_ATTEMPTS
+    assert told in failed.message and ("8080" in failed.message.partition("; its last log")[0]) == ("8080" in said)
 
 
 def test_the_socket_of_the_sink_is_short_wherever_temporary_files_lie(
