@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -124,7 +124,8 @@ class Rendered:
 class RunningSubject:
     """A subject that is ready. `rendered`: its launch and addresses. `probe`: the probe that watches it. `log_file`:
     its output. `counter`: that of a self-driven subject, None for others. `limits`: its cgroups. `served_by`: as the
-    function. `generations_above`: how many generations below `root_pid`, itself included, are no part of it."""
+    function. `ready_ns`: when it was found ready, in ns of the monotonic clock. `generations_above`: how many
+    generations below `root_pid`, itself included, are no part of it."""
 
     rendered: Rendered
     probe: RunningProbe
@@ -132,6 +133,7 @@ class RunningSubject:
     counter: SubjectCounter | None = None
     limits: Limits = NO_LIMITS
     served_by: str = ""
+    ready_ns: int = field(default_factory=time.monotonic_ns)
     generations_above: ClassVar[int] = 2  # the keeper and the probe
 
     @property
@@ -329,6 +331,7 @@ def subject_up(
                     counter.page, probe.on_series = rendered.metrics_url, counter.on_series
                 try:
                     _wait_ready(rendered, probe, files.log, pump, counter, limits=limits, log_from=log_from)
+                    ready_ns = time.monotonic_ns()  # what follows is no part of its start
                     container = _container(rendered, probe, pump) if rendered.client else None
                 except PortTaken:
                     if attempt < PORT_ATTEMPTS and own_port:
@@ -343,7 +346,7 @@ def subject_up(
                     afterwards.callback(container.end)
                 other = served_by(rendered, probe) if container is None and counter is None else ""
                 apply_knobs(rendered, pump)
-                running = RunningSubject(rendered, probe, files.log, counter, limits, other)
+                running = RunningSubject(rendered, probe, files.log, counter, limits, other, ready_ns)
                 yield ContainerSubject(**vars(running), container=container) if rendered.client else running
                 return
 

@@ -213,7 +213,7 @@ class _Trial:
             directory.log, directory.engine_log, probe_lines, directory.apply_log, directory.write_address
         )
         with self._subject_up(driving, files, given, limits) as subject:
-            self.phases["ready"] = time.monotonic_ns()
+            self.phases["ready"] = subject.ready_ns
             self.observer.phase("ready")
             if subject.served_by:
                 place = place_of(subject.rendered.host, subject.rendered.port)

@@ -470,9 +470,10 @@ def test_a_program_without_requests_is_sampled_as_often_as_its_counter_is_read(
     assert "ten times a second (without requests: twice)" in page
 
 
-def failure_of(subject: Subject, log: Path, pump: Pump) -> Failure:
-    """How a start of the subject fails; `log`: its output."""
-    with LineFile(log.with_name("lines")) as lines, pytest.raises(TrialFailed) as failed, subject_process.subject_up(
+@contextmanager
+def started(subject: Subject, log: Path, pump: Pump) -> Iterator[RunningSubject]:
+    """Yields the subject once it is ready; `log`: its output."""
+    with LineFile(log.with_name("lines")) as lines, subject_process.subject_up(
         subject,
         Setting(()),
         engine=ENGINE,
@@ -480,9 +481,29 @@ def failure_of(subject: Subject, log: Path, pump: Pump) -> Failure:
         files=SubjectFiles(log, log.with_name("engine.log"), lines, log, lambda _: None),
         pump=pump,
         on_launched=lambda _: None,
-    ):  # fmt: skip
+    ) as running:  # fmt: skip
+        yield running
+
+
+def failure_of(subject: Subject, log: Path, pump: Pump) -> Failure:
+    """How a start of the subject fails."""
+    with pytest.raises(TrialFailed) as failed, started(subject, log, pump):
         pass
     return failed.value.failure
+
+
+def test_what_powerband_does_with_a_server_that_is_ready_is_no_part_of_its_start(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_ns = []
+    running = SimpleNamespace(exited=None, pid=os.getpid())
+    monkeypatch.setattr(subject_process, "probe_up", lambda *_: nullcontext(running))
+    monkeypatch.setattr(subject_process, "served_by", lambda *_: asked_ns.append(time.monotonic_ns()) or "")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setattr(subject_process, "pick_ports", lambda count: [port] * count)
+        with started(Subject(name="s", command=("sh", "{port}")), tmp_path / "log", pump) as found:
+            assert found.ready_ns <= asked_ns[0]
 
 
 @pytest.mark.parametrize("said", ["", "starting\n"])

@@ -192,6 +192,14 @@ def test_the_control_plane_keeps_off_the_subjects_cpus_and_comes_back() -> None:
         assert os.sched_getaffinity(0) == before
 
 
+def test_what_a_trial_does_with_a_server_that_is_ready_is_no_part_of_its_start() -> None:
+    made = MagicMock(instruments=[], phases={})
+    subject = made._subject_up.return_value.__enter__.return_value
+    subject.ready_ns, subject.served_by, subject.root_pid = 7, "", None
+    _Trial._serve(made, MagicMock(), MagicMock(), MagicMock(), MagicMock())
+    assert made.phases["ready"] == 7
+
+
 @pytest.mark.parametrize("own_limit", [True, False])
 def test_a_process_that_is_killed_after_the_load_is_not_missing_from_what_was_measured(
     own_limit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
