@@ -6,6 +6,7 @@ unpinned.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -78,13 +79,17 @@ def _for_server(asked: int | str, groups: Sequence[tuple[int, ...]], available: 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Parses a CPU list as the kernel writes it: `0-2,5` becomes (0, 1, 2, 5). Raises ValueError."""
-    cpus: set[int] = set()
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        if match is None:
-            raise ValueError(f"{text!r} is no list of CPUs: write 0-3,6")
-        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return tuple(sorted(cpus))
+    return tuple(sorted({cpu for part in _ranges(text) for cpu in part}))
+
+
+def _ranges(text: str) -> list[range]:
+    """Returns the parts of a CPU list, which may be too long to be listed. Raises ValueError."""
+    pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
+    found = [re.fullmatch(r"(\d+)(?:-(\d+))?", piece) for piece in pieces]
+    parts = [range(int(match[1]), int(match[2] or match[1]) + 1) for match in found if match]
+    if len(parts) < len(pieces) or not all(parts):
+        raise ValueError(f"{text!r} is no list of CPUs: write 0-3,6")
+    return parts
 
 
 def _pinned(pinning: Pinning, available: Sequence[int]) -> CpuSplit:
@@ -99,16 +104,20 @@ def _pinned(pinning: Pinning, available: Sequence[int]) -> CpuSplit:
 
 
 def _available_cpus(text: str, available: Sequence[int], key: str) -> tuple[int, ...]:
-    """Returns the CPUs of a list in the experiment. Raises ExperimentError with its `key` if one may not be used."""
+    """Returns the CPUs of a list in the experiment. Raises ExperimentError with its `key` if it names none, or one that
+    may not be used."""
     try:
-        wanted = parse_cpu_list(text)
+        parts = _ranges(text)
     except ValueError as error:
         raise ExperimentError(str(error), key=key) from error
-    if missing := [cpu for cpu in wanted if cpu not in available]:
-        raise ExperimentError(
-            f"CPU {missing[0]} is not there or not allowed; this process may use {format_cpu_list(available)}", key=key
-        )
-    return wanted
+    if not parts:
+        raise ExperimentError("no CPU is named: write 0-3,6", key=key)
+    for cpu in itertools.chain(*parts):
+        if cpu not in available:
+            raise ExperimentError(
+                f"CPU {cpu} is not there or not allowed; this process may use {format_cpu_list(available)}", key=key
+            )
+    return parse_cpu_list(text)
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:

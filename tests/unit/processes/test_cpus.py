@@ -58,7 +58,17 @@ def test_pinning_as_asked() -> None:
     assert cpu_split(singles(4), use) == CpuSplit((0, 1, 2), (3,), (3,))
 
 
-@pytest.mark.parametrize(("subject", "told"), [("0-9", "CPU 4 is not there"), ("first", "no list of CPUs")])
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        ("0-9", "CPU 4 is not there"),
+        ("1,0-4000000000000000000", "CPU 4 is not there"),
+        ("first", "no list of CPUs"),
+        ("3-2", "no list of CPUs"),
+        ("0,3-2", "no list of CPUs"),
+        (" ,", "no CPU is named"),
+    ],
+)
 def test_cpus_that_are_not_there_are_named(subject: str, told: str) -> None:
     with pytest.raises(ExperimentError, match=told) as caught:
         cpu_split(singles(4), HostUse(pinning=Pinning(subject=subject, engine="3")))
@@ -90,7 +100,9 @@ def test_a_server_gets_whole_cores_first_and_the_load_no_sibling_of_them_if_it_c
     assert cpu_split([[0, 1]], HostUse(cpus=1)) == CpuSplit((0,), (1,), (1,))
 
 
-@pytest.mark.parametrize(("asked", "told"), [(5, "there are 4 CPUs, not 5"), ("0-4", "CPU 4 is not there")])
+@pytest.mark.parametrize(
+    ("asked", "told"), [(5, "there are 4 CPUs, not 5"), ("0-4", "CPU 4 is not there"), ("3-2", "no list")]
+)
 def test_more_cpus_than_there_are_are_refused(asked: int | str, told: str) -> None:
     with pytest.raises(ExperimentError, match=told) as caught:
         cpu_split(singles(4), HostUse(cpus=asked))
