@@ -240,10 +240,13 @@ def _how_to_go_on(run: RunDir) -> str:
 
 
 def _command_fails_always(experiment: Experiment, code: str) -> bool:
-    """True if the command cannot be started and no factor changes the program that it names."""
+    """True if the command cannot be started and no factor changes the program that it names, or where that is looked
+    for."""
     if code not in (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE):
         return False
-    return not placeholders((experiment.subject.command or ())[:1]) & (set(experiment.factors) - {REVISION})
+    subject = experiment.subject
+    found_by = [*(subject.command or ())[:1], subject.cwd or "", subject.env.get("PATH") or ""]
+    return not placeholders(found_by) & (set(experiment.factors) - {REVISION})
 
 
 def check_reached(record: TrialRecord, run: RunDir) -> None:

@@ -153,14 +153,17 @@ def test_a_first_failure_that_all_trials_share_ends_the_run(
 
 def test_a_failure_that_other_settings_may_not_share_is_a_trial_like_any_other(run: RunDir) -> None:
     base = Experiment(name="x", subject=subject(), load=Load(users=1))
-    versions = base.model_copy(
-        update={
-            "subject": base.subject.model_copy(update={"command": ("./server-{v}", "{port}")}),
-            "factors": {"v": (1, 2)},
-        }
-    )
+    versions = [
+        base.model_copy(update={"subject": base.subject.model_copy(update=changes), "factors": {"v": (1, 2)}})
+        for changes in (
+            {"command": ("./server-{v}", "{port}")},
+            {"command": ("./server", "{port}"), "cwd": "./{v}"},
+            {"command": ("server", "{port}"), "env": {"PATH": "/opt/{v}/bin"}},
+        )
+    ]
     users = base.model_copy(update={"factors": {"load.users": (1, 100_000)}})
-    for made, code in ((versions, Code.COMMAND_NOT_FOUND), (users, Code.DESCRIPTOR_LIMIT), (base, Code.DIED)):
+    missing = [(made, Code.COMMAND_NOT_FOUND) for made in versions]
+    for made, code in (*missing, (users, Code.DESCRIPTOR_LIMIT), (base, Code.DIED)):
         check_first_trial(made, failed(run, code, made), run)
         assert len(run.records()) == 1
 
