@@ -19,7 +19,7 @@ from powerband.base.hosts import LOADABLE, has_scheme, split_url
 from powerband.base.units import parse_quantity
 from powerband.model.claim_expression import OPERATORS, parse_claim
 from powerband.model.deployed import WrittenDeployed
-from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed
+from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed, program_of
 from powerband.model.host_use import HostUse
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
@@ -183,7 +183,7 @@ class Subject(Frozen):
         else empty. The server of such a command is no process of it."""
         command = self.command or ()
         words = command[: command.index("run")] if "run" in command else ()
-        return words if "docker" in {PurePath(word).name for word in words} else ()
+        return words if program_of(words) == "docker" else ()
 
     @property
     def is_own_process(self) -> bool:

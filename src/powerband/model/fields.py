@@ -1,18 +1,23 @@
-"""Field types of an experiment: durations, rates and shares in human notation, and base classes.
+"""Field types of an experiment: durations, rates and shares in human notation, commands, and base classes.
 
 A value written by a user without a unit is an error; a resolved value is already a number. Pure.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from powerband.base.units import LONGEST_NS, parse_duration_ns, parse_rate, parse_share
 
+# What may stand before the program of a command: one that starts it, an option of that, a variable.
+_BEFORE = re.compile(r"(.*/)?(sudo|doas|pkexec|env|stdbuf)|-.*|\w+=.*", re.S)
+_TAKES_A_WORD = re.compile(r"-[EHin]*[CDghpRTu]|--(user|group|chdir|chroot|unset)")  # of these options
 # Validation context of values written by a user: there, a duration without a unit is an error, never taken as ns.
 AS_WRITTEN = "as written"
 
@@ -37,6 +42,14 @@ def listed(value: Any) -> Any:
 
 def _argv(value: Any) -> Any:
     return shlex.split(value) if isinstance(value, str) else value
+
+
+def program_of(command: Sequence[str]) -> str:
+    """The name of the program that a command starts, by `sudo`, `env` and the like or without; empty if it names
+    none."""
+    after = zip(("", *command), command, strict=False)
+    words = (word for last, word in after if not (_BEFORE.fullmatch(word) or _TAKES_A_WORD.fullmatch(last)))
+    return PurePath(next(words, "")).name
 
 
 def pairs(value: Any) -> Any:

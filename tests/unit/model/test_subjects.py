@@ -105,10 +105,17 @@ def test_levels_of_a_wrong_type(kind: str, level: Level, said: str) -> None:
     [
         ("docker run --rm image", "docker"),
         ("sudo /usr/bin/docker --context x container run image", "sudo /usr/bin/docker --context x container"),
+        ("sudo -n -u docker env -u X HOST=tcp://x:1 stdbuf -oL docker run image", "sudo -n -u docker env -u X "
+         "HOST=tcp://x:1 stdbuf -oL docker"),
         ("docker start app", ""),
+        ("make -C docker run", ""),
+        ("npm --prefix docker run start", ""),
+        ("sudo -u docker npm run start", ""),
+        ("uv --directory docker run app.py", ""),
+        ("./gradlew -p services/docker run", ""),
         ("./server run docker", ""),
         ("go run docker", ""),
     ],
-)
+)  # fmt: skip
 def test_a_command_that_starts_a_container_is_known_by_its_words(command: str, client: str) -> None:
     assert Subject(name="s", command=tuple(command.split())).container_client == tuple(client.split())
