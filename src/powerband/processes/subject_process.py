@@ -504,7 +504,7 @@ def describe_exit(exited: Exited) -> str:
         except ValueError:
             return f"killed by signal {exited.signal}"
     if exited.exit_code == 0:
-        return "exit code 0; a server must stay in the foreground"
+        return "exit code 0; it left the foreground, where a server must stay, or it ended because its stdin is empty"
     return f"exit code {exited.exit_code}"
 
 

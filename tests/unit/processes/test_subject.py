@@ -282,6 +282,7 @@ def test_last_lines_are_the_end_of_the_log(tmp_path: Path) -> None:
         (None, 9, "killed by SIGKILL"),
         (None, 99, "killed by signal 99"),
         (0, None, "foreground"),
+        (0, None, "its stdin is empty"),
     ],
 )
 def test_an_exit_in_words(code: int | None, number: int | None, words: str) -> None:
