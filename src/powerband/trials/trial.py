@@ -454,7 +454,8 @@ def cpus_below(root: int) -> set[int]:
     for pid in tree_of(root, processes) - {process.parent for process in processes}:
         with suppress(OSError):  # it has ended
             for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-                found |= os.sched_getaffinity(int(thread))
+                with suppress(OSError):  # this thread alone has
+                    found |= os.sched_getaffinity(int(thread))
     return found
 
 

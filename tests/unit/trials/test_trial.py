@@ -10,12 +10,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
 
 from fakes.edges import capacity_experiment, setting
 from fakes.trials import experiment, spec
+from powerband.base.procfs import ProcessStat
 from powerband.loads import HTTP, SELF_DRIVEN, WEBSOCKET
 from powerband.loads.driver import WarmUp
 from powerband.loads.kind import LoadKind
@@ -198,6 +200,18 @@ def test_what_a_trial_does_with_a_server_that_is_ready_is_no_part_of_its_start()
     subject.ready_ns, subject.served_by, subject.root_pid = 7, "", None
     _Trial._serve(made, MagicMock(), MagicMock(), MagicMock(), MagicMock())
     assert made.phases["ready"] == 7
+
+
+def test_a_thread_that_ends_meanwhile_hides_no_cpus_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def affinity(thread: int) -> set[int]:
+        if thread == 8:
+            raise ProcessLookupError
+        return {thread}
+
+    made = SimpleNamespace(listdir=lambda folder: ["7", "8", "9"], sched_getaffinity=affinity)
+    monkeypatch.setattr(trial, "os", made)
+    monkeypatch.setattr(trial, "all_processes", lambda: [ProcessStat(7, "server", "S", 1, 7, 0, 0, 0, 0)])
+    assert trial.cpus_below(7) == {7, 9}
 
 
 @pytest.mark.parametrize("own_limit", [True, False])
