@@ -35,7 +35,7 @@ from powerband.search.planner import Planner
 from powerband.search.turns import Turn, TurnLog, Turns, replay
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
 from powerband.trials.bench import HERE, Job, Opener, RunTrial, local_bench, record_lost
-from powerband.trials.leaving import with_left
+from powerband.trials.leaving import several_started, with_left
 from powerband.trials.opening import check_first_starts, check_first_trial
 from powerband.trials.trial import run_trial
 
@@ -307,6 +307,9 @@ class _Session:
         if _is_first(spec, self.results.values()):
             check_first_trial(self.experiment, record, self.run, self.places)
         check_first_starts(self.experiment, record, self.run, self.places)
+        if (told := several_started(record)) and told not in self.run.notes:
+            self.observer.note(told)
+            self.run.keep_note(told)
         is_old = self.log is None and spec.number <= self.finished.last
         if record.status == "interrupted" and (is_old or spec in self.again):
             directory.record.unlink()

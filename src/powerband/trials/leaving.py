@@ -43,6 +43,10 @@ from powerband.store import (
 from powerband.trials.opening import check_reached
 
 REFUSED = "refused by it, so that it may have another"
+_REACHES_ONE = (
+    "a request of subject.apply (--apply) reaches one of them: unless they share the setting, the others keep what "
+    "they had"
+)
 _NOT_CHANGED = ("aa",)
 """Factors that do not reach the server, besides `load.*` and `label.*`."""
 
@@ -183,11 +187,16 @@ def _several(experiment: Experiment) -> str:
     found = server_at(port) if local and count > 1 else None
     if count < 2 or (found is not None and found[0] == A_CONTAINER):  # a proxy for each kind of address
         return ""
-    return (
-        f"{count} {'processes' if local else 'addresses'} serve {host}:{port}, and a request of subject.apply "
-        "(--apply) reaches one of them: unless they share the setting, the others keep what they had; change it by a "
-        "command (--apply-command)"
-    )
+    kind = "processes" if local else "addresses"
+    return f"{count} {kind} serve {host}:{port}, and {_REACHES_ONE}; change it by a command (--apply-command)"
+
+
+def several_started(record: TrialRecord) -> str:
+    """A warning if several processes serve of a server that powerband started, of which a request changed only one;
+    empty if not."""
+    if "serving" not in record.subject:
+        return ""
+    return f"several processes of the server serve, and {_REACHES_ONE}; let one serve, or set it in the command or env"
 
 
 def _address(url: str) -> tuple[str, int]:

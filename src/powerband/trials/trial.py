@@ -34,6 +34,7 @@ from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.host import usable_cores
 from powerband.processes.line_file import LineFile
 from powerband.processes.places import Place, place_of
+from powerband.processes.ports import serving
 from powerband.processes.probe_process import RunningProbe
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, subject_up
@@ -219,7 +220,7 @@ class _Trial:
                 place = place_of(subject.rendered.host, subject.rendered.port)
                 self.facts |= {"served_by": subject.served_by, **place.record()}
             if not self.deployed:
-                subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
+                self._await_workers(subject, pump)
             if (setup.cpus.subject or setup.cpus.machine) and subject.root_pid is not None:
                 own = cpus_below(subject.root_pid)
                 self.facts |= {"own_cpus": sorted(own)} if own - {*setup.cpus.subject} else {}
@@ -241,6 +242,15 @@ class _Trial:
             for instrument in self.instruments:
                 instrument.after_load(subject, pump)
             self.observer.phase("stop")
+
+    def _await_workers(self, subject: RunningSubject, pump: Pump) -> None:
+        """Waits until all processes of a server that powerband started are there. If several serve, and requests gave
+        it its setting, of which each reached one process, their number becomes a fact of the trial."""
+        described = self.setup.experiment.subject
+        subject.await_workers(pump, described.ready.timeout_ns / 1e9)
+        if subject.rendered.apply and described.is_own_process and not subject.served_by:
+            count = serving(subject.rendered.port)
+            self.facts |= {"serving": count} if count > 1 else {}
 
     def _subject_up(
         self, driving: DriverSetup, files: SubjectFiles, given: dict[str, str], limits: Limits

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,16 @@ def test_a_session_runs_the_plan_and_leaves_its_analysis(run: RunDir, stop: Stop
     block = ["trial"] * 3 + ["analysed"]
     assert watching.calls[1:] == block * 3 + ["analysed"]
     assert analyse_run(experiment(), run) == analysis
+
+
+def test_a_request_that_reaches_one_of_several_processes_is_warned_of_once(run: RunDir, stop: StopRequest) -> None:
+    def served_by_several(made: Experiment, spec: TrialSpec, directory: TrialDir, **rest: Any) -> TrialRecord:
+        record = by_threads(made, spec, directory, **rest)
+        return replace(record, subject={**record.subject, "serving": 2 + spec.number % 2})
+
+    analysis = run_session(experiment(), run, watching := Watching(), stop, trial=served_by_several)
+    (said,) = (text for text in analysis.warnings if "subject.apply" in text)
+    assert watching.calls.count(said) == 1
 
 
 def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, stop: StopRequest) -> None:

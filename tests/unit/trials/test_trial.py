@@ -22,7 +22,7 @@ from powerband.loads import HTTP, SELF_DRIVEN, WEBSOCKET
 from powerband.loads.driver import WarmUp
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Subject
-from powerband.model.load import Load
+from powerband.model.load import Load, Step
 from powerband.model.plan import Stage
 from powerband.processes.answered import check_answered, check_joined, lost_connections, tls_failure
 from powerband.processes.cgroups import Limits
@@ -192,6 +192,27 @@ def test_the_control_plane_keeps_off_the_subjects_cpus_and_comes_back() -> None:
     assert os.sched_getaffinity(0) == before
     with pinned_to(()):
         assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize(
+    ("apply", "program", "count", "facts"),
+    [
+        (True, "gunicorn", 4, {"serving": 4}),
+        (True, "gunicorn", 1, {}),
+        (True, "docker", 2, {}),
+        (False, "gunicorn", 4, {}),
+    ],
+    ids=["workers", "one process", "a container's proxies", "no request"],
+)
+def test_how_many_processes_serve_is_a_fact_where_a_request_reaches_one_of_them(
+    monkeypatch: pytest.MonkeyPatch, apply: bool, program: str, count: int, facts: dict[str, int]
+) -> None:
+    made, subject = MagicMock(facts={}), MagicMock(served_by="")
+    made.setup.experiment.subject = Subject(name="s", command=(program, "run", "{port}"))
+    subject.rendered.apply, subject.rendered.port = (Step(name="knob", path="/knob"),) * apply, 80
+    monkeypatch.setattr(trial, "serving", lambda port: count if subject.await_workers.called else 0)
+    _Trial._await_workers(made, subject, MagicMock())
+    assert made.facts == facts and subject.await_workers.called
 
 
 def test_what_a_trial_does_with_a_server_that_is_ready_is_no_part_of_its_start() -> None:
