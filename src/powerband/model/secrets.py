@@ -8,18 +8,20 @@ says so (`Authorization`, `DB_PASSWORD`, `-Ddb.password=...`, `--db-password ...
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Experiment, Parameter
 
 HIDDEN = "(hidden)"
 _PASSWORD = r"pass(?:word|wd|phrase)|pwd|secret"
 _OTHERS = r"pass(?![a-z])|token|credential|authori[sz]ation|cookie|api-?_?key|access-?_?key|private-?_?key|signature"
-_WORDS = rf"{_PASSWORD}|{_OTHERS}"
+_LAST = r"(?:(?<![a-z])(?:key|auth)|(?-i:(?<=[a-z\d])(?:Key|Auth)))(?![\w.-])"
+"""Words that ask for a secret if a name ends with them: `APP_KEY`, `AccountKey`, not `key_count` or `KEYSPACE`."""
+_WORDS = rf"{_PASSWORD}|{_OTHERS}|{_LAST}"
 _NAME = re.compile(_WORDS, re.IGNORECASE)
 _OPTION = rf"-[\w.-]*(?:{_WORDS})[\w.-]*"
 _ASKS = re.compile(_OPTION, re.IGNORECASE)
@@ -30,7 +32,7 @@ _NUMBER = r"-?\d+(?:\.\d+)?"
 _PLAIN = rf"(?:{_NUMBER}|on|off|true|false)"
 _ORDINARY = re.compile(rf"\{{[\w.-]+\}}|{_NUMBER}\.\.{_NUMBER}|{_PLAIN}(?:,{_PLAIN})*", re.IGNORECASE)
 """A value that is no secret, such as a factor's, its levels or a number of tokens."""
-_BY_NAME = ("env", "properties", "set")
+_BY_NAME = ("env", "properties", "set", "restore")
 """Fields that are mappings of names to values."""
 _IN_TEXT = re.compile(
     rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)"
@@ -60,15 +62,16 @@ def hides_secret(text: str) -> bool:
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
     """The arguments of a command line, with the secrets of the experiment that it started replaced by `(hidden)`."""
-    pairs = (pair for key in (*_BY_NAME, "headers") for pair in pairs_of(experiment, key))
+    pairs = [pair for key in (*_BY_NAME, "headers") for pair in pairs_of(experiment, key)]
+    pairs += _text_defaults(experiment.subject.parameters).items()
     texts = [(name, value) for name, value in pairs if value and isinstance(value, str)]
     secrets = [(name, value) for name, value in texts if _is_secret(name, value)]
 
-    def shown(argument: str, hidden: str) -> str:
+    def shown(argument: str) -> str:
         values = (value for name, value in secrets if name.lower() in argument.lower())
-        return reduce(lambda text, value: text.replace(value, HIDDEN), values, hidden)
+        return reduce(lambda text, value: text.replace(value, HIDDEN), values, argument)
 
-    return list(map(shown, arguments, without_secrets(tuple(arguments))))
+    return list(without_secrets(tuple(map(shown, arguments))))
 
 
 def without_secrets(value: Shown, key: str = "") -> Shown:
@@ -84,6 +87,8 @@ def without_secrets(value: Shown, key: str = "") -> Shown:
             name: _hidden_pair(name, item) if named and isinstance(item, str) else without_secrets(item)
             for name, item in value.items()
         }
+        for name, default in _text_defaults(found).items():
+            found[name] = found[name].model_copy(update={"default": _hidden_pair(name, default)})
     elif isinstance(value, tuple) and key == "headers":
         found = tuple((name, _hidden_pair(name, item)) for name, item in value)
     elif isinstance(value, tuple):
@@ -116,6 +121,12 @@ def _hidden_word(before: Shown, value: Shown) -> Shown:
         asked = _is_secret(before, value) and not re.match(_OTHER_OPTION, value)
         return cast(Shown, HIDDEN) if asked else without_secrets(value)
     return without_secrets(value)
+
+
+def _text_defaults(items: Mapping[str, object]) -> dict[str, str]:
+    """The default of each parameter among the items whose type is text. Others are numbers, times or known choices."""
+    parameters = {name: each for name, each in items.items() if isinstance(each, Parameter) and each.type == "string"}
+    return {name: each.default for name, each in parameters.items() if isinstance(each.default, str)}
 
 
 def _hidden_pair(name: str, value: str) -> str:

@@ -35,6 +35,13 @@ OPTIONS = [
     ("--max-tokens={threads}", "--max-tokens={threads}"),
     ("srv --max-tokens {threads} --token tiger-9", "srv --max-tokens {threads} --token (hidden)"),
     ("/login?token=tiger-9&next=/", "/login?token=(hidden)"),
+    ("RAILS_MASTER_KEY=tiger-9", "RAILS_MASTER_KEY=(hidden)"),
+    ("Ocp-Apim-Subscription-Key: tiger-9", "Ocp-Apim-Subscription-Key: (hidden)"),
+    ("sh -c 'REDIS_AUTH=tiger-9 ./shop'", "sh -c 'REDIS_AUTH=(hidden)"),
+    ("AccountName=shop;AccountKey=tiger-9==;Suffix=net", "AccountName=shop;AccountKey=(hidden)"),
+    ("srv --keys 4 --license-key tiger-9", "srv --keys 4 --license-key (hidden)"),
+    ("KEYSPACE=a key_count=a sort.key.size=a monkey=a", "KEYSPACE=a key_count=a sort.key.size=a monkey=a"),
+    ("srv --sort-key {threads} --key 10 key=1..64", "srv --sort-key {threads} --key 10 key=1..64"),
 ]
 FILE = """
 name: with-secrets
@@ -75,6 +82,7 @@ def test_a_file_that_no_longer_reads_shows_no_secret_either() -> None:
         ('{"user": "ann", "password": "tiger 9\\" 9", "x": 1}', '{"user": "ann", "password": "(hidden)", "x": 1}'),
         ('{"password":"{n}","max_tokens":"9","api-key" :"tiger-9"}',
          '{"password":"{n}","max_tokens":"9","api-key" :"(hidden)"}'),
+        ('{"key": "tiger-9", "keys": "shop"}', '{"key": "(hidden)", "keys": "shop"}'),
         *OPTIONS,
     ],
 )  # fmt: skip
@@ -103,6 +111,8 @@ def test_parameters_and_their_levels_are_shown() -> None:
     experiment = parse_experiment(FILE.replace("MODE: fast", "MODE: fast, MAX_TOKENS: '4096'"), "with-secrets")
     assert command_without_secrets(typed, experiment) == typed
     assert without_secrets(experiment).subject.env["MAX_TOKENS"] == "4096"
+    keyed = parse_experiment(FILE.replace("MODE: fast", "MODE: fast, SORT_KEY: id"), "with-secrets")
+    assert command_without_secrets(["--env", "SORT_KEY=id"], keyed)[1] == f"SORT_KEY={HIDDEN}"
     hidden = command_without_secrets(["--password", "-tiger-9", "--password", "1234"], experiment)
     assert hidden == ["--password", HIDDEN, "--password", HIDDEN]
 
@@ -112,6 +122,9 @@ def test_parameters_and_their_levels_are_shown() -> None:
     [
         ("'{password}', '{pool}'], set: {password: tiger-9, pool: 4}", "users: 1",
          "subject.set={password: tiger-9, pool: 4}"),
+        ("'{app_key}', '{pool}'], parameters: {app_key: {type: string, default: tiger-9, help: x}, "
+         "pool: {type: int, default: 4, help: x}}", "users: 1",
+         "subject.parameters={app_key: {default: tiger-9}, pool: {default: 4}}"),
         ("s]", "jmeter: x.jmx, properties: {pwd: tiger-9, pool: '4'}", "load.properties={pwd: tiger-9, pool: '4'}"),
         ("s]", """users: 4, scenario: [{post: /pool, body: '{"secret":"tiger-9"}'}]""", '{"pool":4,"pwd":"tiger-9"}'),
     ],
@@ -121,6 +134,24 @@ def test_parameters_properties_and_bodies_are_shown_without_secrets(subject: str
     (command,) = command_without_secrets([typed], experiment)
     for shown in (resolved_yaml(without_secrets(experiment)), command):
         assert "tiger" not in shown and HIDDEN in shown and "pool" in shown and "4" in shown
+
+
+def test_what_a_running_server_gets_back_is_shown_without_secrets() -> None:
+    text = """
+subject:
+  url: http://127.0.0.1:8080/
+  deployed: {restore: {db_password: tiger-9, n: 4}}
+  apply: [{post: "/set/{n}/{db_password}"}]
+factors: {n: [1, 2], db_password: [a, b]}
+load: {users: 1}
+"""
+    experiment = parse_experiment(text, "x", to_run=True)
+    shown = resolved_yaml(without_secrets(experiment))
+    assert "tiger" not in shown and "n: 4" in shown
+    assert command_without_secrets(["--restore", "db_password=tiger-9"], experiment)[1] == f"db_password={HIDDEN}"
+    with pytest.raises(ExperimentError) as caught:
+        parse_experiment(shown, "x", to_run=True)
+    assert [problem.key for problem in caught.value.problems] == ["subject.deployed.restore.db_password"]
 
 
 def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -> None:
