@@ -228,13 +228,16 @@ def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
 
 
 def _laid_over(base: Node, over: Node) -> Node:
-    """Returns `over` merged into `base`. What is given below a short form leaves what that says; an objective or a time
-    that `over` names takes the place of the other."""
+    """Returns `over` merged into `base`. What is given below a short form leaves what that says, and a short form of an
+    objective or cluster the other keys; an objective or a time that `over` names takes the place of the other."""
+    short = isinstance(over.at("objective").value, str)
+    laid = [key for key in ("objective", "cluster") if key in over.children]
+    over = over.with_children({key: _expanded(over.children[key], _SHORT[key]) for key in laid})
     below = {key: over.children[key].children for key in _SHORT if key in base.children and key in over.children}
     full: dict[str, Node | None] = {key: _expanded(base.children[key], _SHORT[key]) for key in below if below[key]}
     named = below.get("objective", {}).keys() & {"metric", *_DIRECTIONS}
     if named and (objective := full["objective"]) is not None:
-        gone = ("metric", *_DIRECTIONS, *(("direction",) if named != {"metric"} else ()))
+        gone = ("metric", *_DIRECTIONS, *(("direction",) if short or named != {"metric"} else ()))
         full["objective"] = objective.with_children(dict.fromkeys(gone))
     base = base.with_children(full)
     for key in _TIMES:

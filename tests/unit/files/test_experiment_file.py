@@ -630,6 +630,17 @@ def test_an_objective_laid_over_another_takes_its_place(written: str, key: str, 
     assert (made.metric, made.direction) == ("goodput_per_s", "maximise")
 
 
+@pytest.mark.parametrize("written", ["{maximise: goodput", "{metric: memory, direction: maximise"])
+def test_a_short_form_leaves_what_is_given_beside_it(written: str) -> None:
+    beside = "subject_to: [errors < 1%], margin: 5%, confidence: 90%, allow_unserved: 2%, allow_failed_starts: 10%"
+    text = with_lines(f"objective: {written}, {beside}}}", "profiles: {quick: {objective: p99}}")
+    wanted = parse(text, objective__minimise="p99").objective
+    assert (wanted.metric, wanted.direction, wanted.margin) == ("response_time_ns_p99", "minimise", 0.05)
+    assert parse(text, objective="p99").objective == parse(text, "quick").objective == wanted
+    cluster = parse(with_lines("cluster: {address: 'a:6379', nodes: [b], files: [/c]}"), cluster="auto").cluster
+    assert cluster is not None and (cluster.address, cluster.nodes, cluster.files) == ("auto", ("b",), ("/c",))
+
+
 @pytest.mark.parametrize("text", ["doubled_users_gain < 1.1", "app_busy_ratio < 2", "jvm_compile_share <= 1"])
 def test_a_ratio_that_is_no_share_of_a_whole_may_be_held_below_any_number(text: str) -> None:
     assert parse_constraint(text)["threshold"] >= 1
