@@ -31,6 +31,7 @@ from powerband.files.checks.load_checks import (
 )
 from powerband.files.checks.metric_checks import (
     check_burst,
+    check_conditions,
     check_direction,
     check_measure,
     check_metric_names,
@@ -153,7 +154,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     experiment = _checked(Experiment, tree, problems, reported)
 
     # Checks on the models: a group runs only if all before it found nothing.
-    of_metrics = (check_page, check_direction, check_burst)
+    of_metrics = (check_page, check_direction, check_conditions, check_burst)
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, check_generators, check_used, kind.check_experiment, check_every_load),
         (kind.check_to_run, check_claim_units, check_claim_settings, *of_metrics) if to_run else (),

@@ -38,6 +38,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # the same comparison with its sides exchanged
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def unit_of(term: Term) -> str | None:
 def parse_claim(text: str, *, strict: bool = False) -> Claimed:
     """Parses a claim. Raises ValueError for text outside the grammar, with the column within it, and for unknown
     metrics; if `strict`, also for wrong, missing and two different units, which claims of older runs have, and for a
-    share that is to be less than a number from 1 on, which is meant in percent."""
+    share that is compared with a number beyond all of it, which is meant in percent."""
     parser = _ClaimParser(text)
     parser.number_of = _number if strict else _number_of_any_unit
     comparisons = [parser.comparison()]
@@ -119,11 +120,27 @@ def parse_claim(text: str, *, strict: bool = False) -> Claimed:
     return claimed
 
 
+def certain(metric: str, op: str, limit: float) -> str | None:
+    """`always` or `never` if that is how often a share is `op` this `limit`, whatever was measured, since 1 is all of
+    it; else None. `metric`: its full name."""
+    if not METRICS[metric].of_whole or limit < 1:
+        return None
+    if op in ("<", "<="):
+        return "always"
+    return None if op == "!=" or OPERATORS[op](1.0, limit) else "never"
+
+
 def _refuse_certain(comparison: ClaimComparison) -> None:
-    match comparison.op, comparison.left, comparison.right:
-        case ("<" | "<=", Reference() as share, Number(limit)) | (">" | ">=", Number(limit), Reference() as share):
-            if METRICS[share.metric].of_whole and limit >= 1 and "%" not in comparison.text:
-                raise ValueError(f"`{comparison.text}` holds always, since 1 is all: write {limit:g}%")
+    match comparison.left, comparison.right:
+        case Reference() as share, Number(limit):
+            op = comparison.op
+        case Number(limit), Reference() as share:
+            op = _TURNED.get(comparison.op, comparison.op)
+        case _:
+            return
+    holds = certain(share.metric, op, limit)
+    if holds and "%" not in comparison.text:
+        raise ValueError(f"`{comparison.text}` holds {holds}, since 1 is all: write {limit:g}%")
 
 
 def _refuse_two_units(comparison: ClaimComparison) -> None:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from powerband.base.hosts import LOADABLE, has_scheme, split_url
 from powerband.base.units import parse_quantity
-from powerband.model.claim_expression import OPERATORS, parse_claim
+from powerband.model.claim_expression import OPERATORS, certain, parse_claim
 from powerband.model.deployed import WrittenDeployed
 from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed, program_of
 from powerband.model.host_use import HostUse
@@ -269,7 +269,7 @@ def parse_constraint(text: str) -> dict[str, Any]:
         raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
     metric = metric_named(match[1])
     threshold = parse_quantity(match[3], metric.unit)
-    if metric.of_whole and match[2] in ("<", "<=") and threshold >= 1 and not match[3].endswith("%"):
+    if certain(metric.name, match[2], threshold) == "always" and not match[3].endswith("%"):
         raise ValueError(f"{text.strip()!r} holds always, since 1 is all: write {match[1]} {match[2]} {match[3]}%")
     return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
 

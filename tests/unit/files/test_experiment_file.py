@@ -183,6 +183,19 @@ MISTAKES = {
         with_lines("objective: {maximise: goodput, subject_to: [errors < 1]}"),
         "objective.subject_to[0] in x.yaml:5:45: 'errors < 1' holds always, since 1 is all: write errors < 1%",
     ),
+    "constraint that never holds": (
+        with_lines("objective: {maximise: goodput, subject_to: [p99 < 1s, errors == 5]}"),
+        "objective.subject_to[1] in x.yaml:5:55: 'errors == 5' holds never, since 1 is all: write errors == 5%",
+    ),
+    "invariant that never holds": (
+        with_lines("measure: {invariants: host_busy_share > 80}"),
+        "measure.invariants in x.yaml:5:23: 'host_busy_share > 80' holds never, since 1 is all: write "
+        "host_busy_share > 80%",
+    ),
+    "claim that never holds": (
+        with_lines('claims: [{id: a, says: b, holds: "errors[threads=1] > 5"}]'),
+        "claims[0].holds in x.yaml:5:34: `errors[threads=1] > 5` holds never, since 1 is all: write 5%",
+    ),
     "no constraint": (
         with_lines("objective: {maximise: goodput, subject_to: [fast]}"),
         "objective.subject_to[0] in x.yaml:5:45: 'fast' is no condition: write metric, comparison, threshold, "
@@ -364,6 +377,11 @@ def test_a_mistake_is_named_with_its_place(name: str) -> None:
 
 def test_an_old_run_with_a_claim_without_a_unit_is_read() -> None:
     assert parse(MISTAKES["claim without a unit"][0]).claims[0].holds == "p99[threads=1] < 50000000"
+
+
+@pytest.mark.parametrize("what", ["constraint", "invariant", "claim"])
+def test_an_old_run_with_what_never_holds_is_read(what: str) -> None:
+    assert parse(MISTAKES[f"{what} that never holds"][0]).load.users == 5
 
 
 def test_an_old_run_of_users_with_arrivals_is_read() -> None:

@@ -76,6 +76,9 @@ def test_each_comparison_keeps_its_words() -> None:
         ("1 < 2", "compares numbers only"),
         ("errors < 1", "`errors < 1` holds always, since 1 is all: write 1%"),
         ("p99 < 5ms and 5 >= errors", "`5 >= errors` holds always, since 1 is all: write 5%"),
+        ("errors > 1", "`errors > 1` holds never, since 1 is all: write 1%"),
+        ("p99 < 5ms and 95 <= app_hit_share", "`95 <= app_hit_share` holds never, since 1 is all: write 95%"),
+        ("errors == 5", "holds never, since 1 is all: write 5%"),
         ("app_wait_s > 0.5 * mean", "0.5 . mean` compares s with ns: write what is in ns / 1000000000"),
         ("p99 < 5ms and p99 < ready_s", "`p99 < ready_s` compares s with ns"),
         ("p99 - app_wait_s < 5ms", "`p99 - app_wait_s < 5ms` compares s with ns"),
@@ -102,6 +105,7 @@ def test_what_is_no_claim(text: str, said: str) -> None:
         ("p99 < 5/s", 5.0),
         ("p99 < 2 * 5ms", 1e7),
         ("finish_s < 5s", 5.0),
+        ("errors > 5", 5.0),
     ],
 )
 def test_a_claim_of_an_older_run_is_read_whatever_its_units(text: str, read: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
 from powerband.loads import kind_of
-from powerband.model.claim_expression import parse_claim
+from powerband.model.claim_expression import certain, parse_claim
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, OWN, metric_words
 from powerband.model.subjects import check_metrics_page, has_series
@@ -75,6 +75,18 @@ def check_direction(experiment: Experiment, root: Node) -> Iterator[FileProblem]
     words = metric_words(objective.metric)
     more, option = ("more" if better == "maximise" else "less"), f"--{better} {name}"
     yield node.problem(f"of {words} {more} is better: write {option}, or {{{better}: {name}}} in a file")
+
+
+def check_conditions(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that no condition wants a share above all of it. Old runs may, and can be read."""
+    for node, constraints in (
+        (root.at("objective", "subject_to"), experiment.objective.constraints),
+        (root.at("measure", "invariants"), experiment.measure.invariants),
+    ):
+        for written, each in zip(node.items or (node,), constraints, strict=False):
+            never = isinstance(written.value, str) and certain(each.metric, each.op, each.threshold) == "never"
+            if never and not each.text.endswith("%"):
+                yield written.problem(f"{each.text!r} holds never, since 1 is all: write {each.text}%")
 
 
 def check_burst(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
