@@ -36,6 +36,7 @@ from powerband.files.checks.metric_checks import (
     check_measure,
     check_metric_names,
     check_page,
+    check_shares,
 )
 from powerband.files.checks.secret_checks import check_hidden
 from powerband.files.checks.subject_checks import check_subject, check_url, check_used
@@ -127,7 +128,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     tree = _in_full(root, problems, folder)
     if to_run:
         tree = _as_written(tree, problems)
-        problems += check_hidden(tree)
+        problems += [*check_hidden(tree), *check_shares(tree)]
     if unusable := list(unusable_values(tree)):
         raise ExperimentError.of([*problems, *unusable])
     subject = _provisional_subject(tree.children.get("subject"))

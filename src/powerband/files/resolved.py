@@ -67,7 +67,7 @@ def _short(value: BaseModel) -> Any:
         case Constraint():
             plain = value.text
         case Objective():
-            fields = _fields(value)
+            fields = {key: "100%" if item == 1 else item for key, item in _fields(value).items()}  # a bare 1 is refused
             plain = {fields.pop("direction"): fields.pop("metric"), **fields}
         case Experiment():
             plain, keys = _fields(value), kind_of(value).load_keys

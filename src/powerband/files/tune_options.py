@@ -193,8 +193,6 @@ def _with_options(root: Node, given: Mapping[str, str], *, closed: bool) -> Node
 def _value(option: str, text: str) -> object:
     if text and option in _TEXTS:
         return text
-    if text.strip() == "1" and KEY_OPTIONS[option].metavar == "SHARE":
-        raise UsageError(f"{option} 1: 1 is all: write 1% or 100%")
     if option not in ("--think", "--pace"):
         return parse_scalar(text)
     try:

@@ -179,6 +179,10 @@ MISTAKES = {
         "objective.subject_to[0] in x.yaml:5:45: '5%' is no duration: write a number with a unit "
         "ns, us, ms, s, m or h, for example 500ms or 3s",
     ),
+    "margin of a bare 1": (
+        with_lines("objective: {maximise: goodput, margin: 1}"),
+        "objective.margin in x.yaml:5:40: 1 is all: write 1% or 100%",
+    ),
     "constraint that always holds": (
         with_lines("objective: {maximise: goodput, subject_to: [errors < 1]}"),
         "objective.subject_to[0] in x.yaml:5:45: 'errors < 1' holds always, since 1 is all: write errors < 1%",
@@ -382,6 +386,16 @@ def test_an_old_run_with_a_claim_without_a_unit_is_read() -> None:
 @pytest.mark.parametrize("what", ["constraint", "invariant", "claim"])
 def test_an_old_run_with_what_never_holds_is_read(what: str) -> None:
     assert parse(MISTAKES[f"{what} that never holds"][0]).load.users == 5
+
+
+def test_a_share_that_is_all_is_written_in_percent() -> None:
+    shares = "margin: 100%, allow_unserved: 100%, allow_failed_starts: 100%"
+    text = with_lines(f"objective: {{maximise: goodput, {shares}}}")
+    made = parse_experiment(text, "x.yaml", to_run=True)
+    assert made.objective.margin == made.objective.allow_unserved == made.objective.allow_failed_starts == 1
+    assert parse_experiment(resolved_yaml(made), "x.yaml", to_run=True) == made
+    bare = text.replace("100%", "1")
+    assert len(errors_of(bare)) == 3 and parse(bare) == made, "an old run is read"
 
 
 def test_an_old_run_of_users_with_arrivals_is_read() -> None:
