@@ -139,11 +139,10 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
         problems += check_subject(subject, tree, kind)
     of_load = list(kind.check_tree(tree, subject))
     problems += of_load
-    tree = kind.filled(tree, subject)
     problems += check_factors(tree, subject, kind)
     problems += check_claims(tree)
     problems += check_capacity(tree, kind)
-    tree = with_users(tree, kind)
+    tree = kind.filled(with_users(tree, kind), subject)
     both = list(check_users_and_rate(tree))
     problems += both
 

@@ -37,6 +37,12 @@ def test_the_first_look_needs_no_users_named() -> None:
     assert parsed(load="load: {users: 8, duration: 2s}\n").load.users == 8
 
 
+def test_without_a_load_the_path_of_the_url_is_asked_for() -> None:
+    server = "{command: './server {port} {threads}', url: 'http://127.0.0.1:{port}/work'}"
+    made = parse_experiment(f"subject: {server}\nfactors: {{threads: [1, 2]}}\n{SLO}", "x.yaml", to_run=True)
+    assert (made.load.users, made.load.scenario[0].path) == (64, "/work")
+
+
 @pytest.mark.parametrize(
     ("objective", "load", "rest", "said"),
     [
