@@ -38,7 +38,9 @@ from powerband.store import RunDir, read_host
 from powerband.trials.bench import Opener
 
 Levels = str | Level | Iterable[Level]
-_DIGEST = "experiment_sha256"  # in host.json: of experiment.yaml as the run was begun
+# In host.json: the digests of experiment.yaml and of a JMeter plan as the run was begun.
+_DIGEST = "experiment_sha256"
+_PLAN_DIGEST = "plan_sha256"
 
 
 class TuneOptions(TypedDict, total=False):
@@ -249,8 +251,9 @@ def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> 
     command line that was typed."""
     seeded = deployed_subject.with_process_start(session.with_seed(experiment).started_in(str(Path.cwd())))
     facts = host.host_facts(engine_fleet.find_engine(), command=command_without_secrets(command, seeded))
-    text = resolved_yaml(seeded)
-    return seeded, RunDir.create(runs, seeded.name, text, {**facts, _DIGEST: _digest(text.encode())})
+    text, plan = resolved_yaml(seeded), seeded.load.jmeter
+    digests = {_DIGEST: _digest(text.encode())} | ({} if plan is None else {_PLAN_DIGEST: _digest_of(Path(plan))})
+    return seeded, RunDir.create(runs, seeded.name, text, {**facts, **digests})
 
 
 def _go_on(experiment: Experiment, run_directory: RunDir, *, progress: bool) -> Run:
@@ -277,7 +280,7 @@ def carry_out(
     with LiveView() if progress else nullcontext(Observer()) as observer:
         announce(observer)
         resumed = bool(run_directory.planned())
-        notes = [*_edits(run_directory)] if resumed else []
+        notes = [*_edits(run_directory, experiment)] if resumed else []
         notes += _machine_changes(run_directory) if resumed and experiment.cluster is None else ()
         bench = _bench_of(experiment, observer.note if resumed else None)
         return session.run_session(experiment, run_directory, observer, stop, bench=bench, notes=notes)
@@ -287,13 +290,24 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _edits(run: RunDir) -> Iterator[str]:
-    """Yields a sentence if the file of the experiment is not as when the run was begun."""
-    if read_host(run.host).get(_DIGEST) not in (None, _digest(run.experiment.read_bytes())):
-        yield (
-            f"{run.experiment.name} was changed after this run was begun: trials of before and after may have had "
-            "another load or another server; if so, begin a new run"
-        )
+def _digest_of(file: Path) -> str | None:
+    """None for a file that cannot be read: whoever needs it says so."""
+    try:
+        return _digest(file.read_bytes())
+    except OSError:
+        return None
+
+
+def _edits(run: RunDir, experiment: Experiment) -> Iterator[str]:
+    """Yields a sentence for each file, of the experiment and its JMeter plan, that is not as when the run was begun."""
+    begun, plan = read_host(run.host), experiment.load.jmeter
+    files = {_DIGEST: run.experiment} | ({} if plan is None else {_PLAN_DIGEST: Path(plan)})
+    for name, file in files.items():
+        if begun.get(name) not in (None, _digest_of(file)):
+            yield (
+                f"{file.name} was changed after this run was begun: trials of before and after may have had another "
+                "load or another server; if so, begin a new run"
+            )
 
 
 def _machine_changes(run: RunDir) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -145,3 +146,21 @@ def test_who_resumes_an_experiment_that_was_edited_is_told(tmp_path: Path, capsy
     (folder / "experiment.yaml").write_text(FILE)  # without the seed that was drawn
     assert invoke(["resume", str(folder)]) == 2
     assert "experiment.yaml has no design.seed" in " ".join(capsys.readouterr().err.split())
+
+
+def test_who_resumes_with_an_edited_jmeter_plan_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("powerband.loads.jmeter.driver.prepare_plan", lambda *_: None)
+    shutil.copy(Path(__file__).parents[3] / "examples/jmeter/plan.jmx", tmp_path)
+    plan = 'jmeter: plan.jmx, properties: {host: "{host}", port: "{port}", users: 24, think_ms: 20}'
+    _, folder = run(tmp_path, FILE.replace("users: 10", plan))
+    for edited in (False, True):
+        with (tmp_path / "plan.jmx").open("a") as file:
+            file.write("\n" * edited)
+        (folder / "trials/0006/record.json").unlink()
+        capsys.readouterr()
+        assert invoke(["resume", str(folder)]) in (0, 1)
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert ("plan.jmx was changed after this run was begun" in said) is edited
+        assert "experiment.yaml was changed" not in said
