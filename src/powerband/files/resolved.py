@@ -1,5 +1,5 @@
-"""Writes an experiment as YAML with everything filled in: a run directory keeps it, and it loads back to the same
-value."""
+"""Writes an experiment as YAML with everything filled in, but for a drain that follows the timeout: a run directory
+keeps it, and it loads back to the same value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from powerband.base.units import duration_text
 from powerband.base.yaml_document import parse_scalar
 from powerband.loads import kind_of
 from powerband.model.experiment import Constraint, Experiment, Objective
-from powerband.model.load import Constant, Exponential, Uniform
+from powerband.model.load import Constant, Exponential, Load, Uniform
 
 # Text that needs no quotes anywhere, within [..] and {..} too. All other text gets double quotes, since the emitter
 # leaves some text bare that reads back as something else ([?0] is a mapping, [1..4] a range if it is run again).
@@ -69,6 +69,10 @@ def _short(value: BaseModel) -> Any:
         case Objective():
             fields = {key: "100%" if item == 1 else item for key, item in _fields(value).items()}  # a bare 1 is refused
             plain = {fields.pop("direction"): fields.pop("metric"), **fields}
+        case Load():
+            plain = _fields(value)
+            if "drain_ns" not in value.model_fields_set:  # it follows the timeout, also one that varies
+                del plain["drain"]
         case Experiment():
             plain, keys = _fields(value), kind_of(value).load_keys
             if keys is not None:  # the others are defaults that nothing reads

@@ -11,7 +11,7 @@ from powerband.files.experiment_file import parse_experiment
 from powerband.files.key_options import KEY_OPTIONS
 from powerband.files.resolved import resolved_yaml
 from powerband.files.tune_options import load_of
-from powerband.model.load import Exponential
+from powerband.model.load import Exponential, Load
 from powerband.model.websocket import Text
 
 COMMAND = ("./server", "--port", "{port}", "-t", "{threads}")
@@ -78,6 +78,15 @@ def test_the_rate_may_vary_without_an_option_that_makes_the_load_open() -> None:
     loads = [made.load_for(setting) for setting in made.settings()]
     assert [(load.users, load.rate_per_s) for load in loads] == [(None, 100), (None, 200)]
     assert parse_experiment(resolved_yaml(made), "experiment.yaml") == made
+
+
+def test_a_run_that_goes_on_waits_as_long_as_before_for_the_last_answers_where_the_timeout_varies() -> None:
+    made = tune_experiment(COMMAND[:-2], ["load.timeout=5s,50s"])
+    again = parse_experiment(resolved_yaml(made), "experiment.yaml")
+    for kept in (made, again):
+        assert [kept.load_for(setting).drain_ns // 10**9 for setting in kept.settings()] == [10, 50]
+    given = made.model_copy(update={"load": Load(users=1, drain="20s")})
+    assert parse_experiment(resolved_yaml(given), "experiment.yaml").load.drain_ns == 20 * 10**9
 
 
 def test_the_server_gets_texts_as_they_were_typed() -> None:

@@ -60,7 +60,7 @@ def test_what_a_kind_says_of_its_keys_is_true_of_the_model(kind: LoadKind) -> No
 
 def test_a_resolved_file_keeps_the_keys_that_the_kind_reads() -> None:
     assert "load:\n  duration: 10s\n" in resolved_yaml(made(SELF_DRIVEN))
-    assert "users" not in resolved_yaml(made(JMETER)) and "drain" in resolved_yaml(made(JMETER))
+    assert "users" not in resolved_yaml(made(JMETER)) and "engine_threads" in resolved_yaml(made(JMETER))
     assert "users: 2" in resolved_yaml(made(HTTP))
 
 
