@@ -279,14 +279,14 @@ def test_tune_makes_the_experiment_of_the_command_line(started: list[Experiment]
 
     powerband.tune(
         "./server --port {port} {threads} {mode}", {"threads": "1..4", "mode": ["a,b", "c"]},
-        rate=500, slo=["p99 < 50ms"], env={"A": "b"}, headers={"X-Y": "z"}, insecure=True, think={"exponential": "3s"},
+        users=50, slo=["p99 < 50ms"], env={"A": "b"}, headers={"X-Y": "z"}, insecure=True, think={"exponential": "3s"},
         minimise="p99", seed=3, ready_http="/health", order="blocks",
     )  # fmt: skip
     same = tuned(
         ("./server", "--port", "{port}", "{threads}", "{mode}"), parameters=("threads=1..4", "mode=x,c"),
         url="http://127.0.0.1:{port}/", method=None, body=None, message=None, expect=(), headers=("X-Y: z",),
         allow_hosts=(), slo=("p99 < 50ms",), maximise=None, minimise="p99", profile="normal", env=("A=b",), seed=3,
-        rate="500", insecure="true", think='{"exponential": "3s"}', ready_http="/health", order="blocks",
+        users="50", insecure="true", think='{"exponential": "3s"}', ready_http="/health", order="blocks",
     )  # fmt: skip
     (made,) = started
     assert made.factors == {"threads": (1, 2, 4), "mode": ("a,b", "c")}

@@ -289,6 +289,25 @@ MISTAKES = {
         "would "
         "be the same: write rate (--rate) in place of users, or vary another key",
     ),
+    "pause of an arrival's only request": (
+        with_lines("load: {rate: 5, think: {uniform: [1s, 2s]}}", without="load"),
+        "load.think in x.yaml:4:17: each arrival sends one request, and pauses after none: write users (--users) in "
+        "place of rate, or leave this out",
+    ),
+    "pause of that request itself": (
+        with_lines("load: {rate: 5, scenario: [{get: /, think: 1s}]}", without="load"),
+        "load.scenario[0].think in x.yaml:4:37: each arrival sends one request, and pauses after none: write users "
+        "(--users) in place of rate, or leave this out",
+    ),
+    "pause of that request varies": (
+        GOOD.replace("users", "rate").replace("[1, 2]", "[1], load.think: [1s, 2s]"),
+        "factors.load.think in x.yaml:3:25: each arrival sends one request, and pauses after none: write users "
+        "(--users) in place of rate, or vary another key",
+    ),
+    "rate to ramp from without a ramp": (
+        with_lines("load: {rate: 5, ramp_from: 2}", without="load"),
+        "load.ramp_from in x.yaml:4:17: nothing ramps up: write ramp (--ramp), or leave this out",
+    ),
     "placeholder without a factor": (
         with_lines("subject: {command: './s {port} {threads} {cores}'}", without="subject"),
         "subject.command in x.yaml:4:20: {cores} stands for nothing; known: address, build, dotnet, dotnet_version, "
@@ -621,8 +640,19 @@ def test_load_factors_change_the_load() -> None:
 def test_keys_of_an_open_load_may_stand_and_vary_beside_a_rate() -> None:
     beside = "factors: {threads: [1], load.arrivals: [poisson, constant], load.max_in_flight: [5, 9]}"
     load = "load: {rate: 5, arrivals: constant, ramp: 1s, ramp_from: 2, max_in_flight: 7}"
-    made = parse(with_lines(beside, load, without="factors").replace("load: {users: 5}\n", ""))
+    text = with_lines(beside, load, without="factors").replace("load: {users: 5}\n", "")
+    made = parse_experiment(text, "x.yaml", to_run=True)
     assert len(made.settings()) == 4 and made.load.max_in_flight == 7
+
+
+def test_an_open_load_may_pause_between_requests_and_vary_its_ramp() -> None:
+    load = "{rate: 5, think: 1s, ramp_from: 2, scenario: [{get: /a}, {get: /b}]}"
+    text = with_lines(f"load: {load}", without="load").replace("[1, 2]", "[1], load.ramp: [1s, 2s]")
+    assert parse(resolved_yaml(parse_experiment(text, "x.yaml", to_run=True))).load.think == Constant(ns=10**9)
+
+
+def test_an_old_run_of_arrivals_that_pause_after_their_only_request_is_read() -> None:
+    assert parse(MISTAKES["pause of an arrival's only request"][0]).load.rate_per_s == 5
 
 
 def test_what_resolved_files_have_for_any_load_is_no_mistake() -> None:

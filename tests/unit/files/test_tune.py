@@ -37,8 +37,8 @@ def test_every_option_arrives() -> None:
         ["threads=1,2", "mode=a,b"],
         url="http://127.0.0.1:{port}/x?y=1",
         options={
-            "--name": "mine", "--rate": "100/s", "--arrivals": "constant", "--think": "{exponential: 3s}",
-            "--ramp": "2s", "--duration": "7s", "--timeout": "1s", "--pipeline": "4", "--warmup": "2s",
+            "--name": "mine", "--rate": "100/s", "--arrivals": "constant", "--ramp": "2s",
+            "--duration": "7s", "--timeout": "1s", "--pipeline": "4", "--warmup": "2s",
             "--repeats": "3", "--order": "blocks", "--budget": "10m", "--confirm": "1", "--soak": "2m",
             "--margin": "5%", "--confidence": "90%", "--seed": "9", "--ready-log": "up: [0-9]+",
             "--ready-timeout": "9s", "--stop-signal": "INT", "--stop-grace": "8s",
@@ -66,6 +66,11 @@ def test_every_option_arrives() -> None:
     assert (objective.margin, objective.confidence) == (0.05, 0.9)
     assert [constraint.text for constraint in objective.constraints] == ["p99<50ms", "errors<5%"]
     assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
+
+
+def test_the_pause_of_users_arrives() -> None:
+    load = tune_experiment(COMMAND, ["threads=1,2"], options={"--think": "{exponential: 3s}"}).load
+    assert load.think == Exponential(mean=3 * 10**9)
 
 
 def test_a_body_alone_is_posted() -> None:
@@ -171,6 +176,9 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"options": {"--arrivals": "constant"}},
          "--arrivals constant: belongs to an open load, but this one has users, who wait for their answers: write rate "
          "(--rate) in place of users, or leave this out"),
+        ({"options": {"--rate": "5", "--think": "1s"}},
+         "--think 1s: each arrival sends one request, and pauses after none: write users (--users) in place of rate, "
+         "or leave this out"),
         ({"parameters": ["threads=1", "load.arrivals=poisson,constant"]},
          "-P load.arrivals=poisson,constant: belongs to an open load, but this one has users, so that all settings "
          "would be "

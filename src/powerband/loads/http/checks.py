@@ -59,12 +59,16 @@ def check_joining(load: Node) -> Iterator[FileProblem]:
 
 
 def check_open(root: Node) -> Iterator[FileProblem]:
-    """Checks that a load of users neither has nor varies what only an open load reads. A search for capacity opens the
-    load. Old runs may have it, and can be read."""
+    """Checks that a load of users neither has nor varies what only an open load reads, and that an open load has and
+    varies no pause or ramp that changes nothing. A search for capacity opens the load. Old runs may have it, and can be
+    read."""
     load, metric = root.at("load"), str(root.at("objective", "metric").value)
-    if load.at("users").value is None or load.at("rate").value is not None:
-        return
     if ALIASES.get(metric, metric) == "capacity_per_s":
+        return
+    if load.at("rate").value is not None:
+        yield from _check_arrivals(root, load)
+        return
+    if load.at("users").value is None:
         return
     for entry in set_keys(load, ONLY_OPEN):
         yield entry.key_problem(
@@ -76,6 +80,26 @@ def check_open(root: Node) -> Iterator[FileProblem]:
             "belongs to an open load, but this one has users, so that all settings would be the same: write rate "
             "(--rate) in place of users, or vary another key"
         )
+
+
+def _check_arrivals(root: Node, load: Node) -> Iterator[FileProblem]:
+    steps = load.at("scenario").items
+    if len(steps) == 1:
+        why = "each arrival sends one request, and pauses after none: write users (--users) in place of rate"
+        yield from _unread(root, (load, *steps), "think", (0, "0s"), why)
+    if is_set(load, "ramp", 0, "0s") is None and not any(varied_keys(root, ("ramp",))):
+        yield from _unread(root, (load,), "ramp_from", ONLY_OPEN["ramp_from"], "nothing ramps up: write ramp (--ramp)")
+
+
+def _unread(
+    root: Node, owners: Collection[Node], key: str, defaults: tuple[object, ...], why: str
+) -> Iterator[FileProblem]:
+    """Yields a problem for each of the load and its steps that sets a key which changes nothing, and for a factor that
+    varies it."""
+    for entry in filter(None, (is_set(owner, key, *defaults) for owner in owners)):
+        yield entry.key_problem(f"{why}, or leave this out")
+    for factor in varied_keys(root, (key,)):
+        yield factor.key_problem(f"{why}, or vary another key")
 
 
 def check_pipeline(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
