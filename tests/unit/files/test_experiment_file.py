@@ -179,6 +179,11 @@ MISTAKES = {
         "objective.subject_to[0] in x.yaml:5:45: '5%' is no duration: write a number with a unit "
         "ns, us, ms, s, m or h, for example 500ms or 3s",
     ),
+    "direction alone": (
+        with_lines("objective: {direction: minimise}"),
+        "objective in x.yaml:5:12: of goodput more is better: write --maximise goodput_per_s, or {maximise: "
+        "goodput_per_s} in a file",
+    ),
     "margin of a bare 1": (
         with_lines("objective: {maximise: goodput, margin: 1}"),
         "objective.margin in x.yaml:5:40: 1 is all: write 1% or 100%",

@@ -71,10 +71,11 @@ def check_page(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 def check_direction(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that an objective says whether more or less is better where that depends, and is not asked for at its
     worst. Old runs may have, and can be read."""
-    objective, node = experiment.objective, root.at("objective", "metric")
-    known, name = METRICS.get(objective.metric), node.value
+    objective, written = experiment.objective, root.at("objective")
+    node, name = written.children.get("metric", written), written.at("metric").value or objective.metric
+    known = METRICS.get(objective.metric)
     better = known and known.better
-    if better is None and "direction" not in root.at("objective").children:
+    if better is None and "direction" not in written.children:
         yield node.problem(
             f"say whether more or less is better: --minimise {name} or --maximise {name}, {{minimise: {name}}} or "
             f"{{maximise: {name}}} in a file"
