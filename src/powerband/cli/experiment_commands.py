@@ -46,7 +46,8 @@ def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], ou
         print_json({"format": 1, "valid": False, "problems": [_problem(problem) for problem in error.problems]})
         return error.exit_code
     if output == "json":
-        sizes = {name or "default": _size(item) for name, item in checked.items()}
+        unnamed = "" if "default" in checked else "default"  # where a profile has that name
+        sizes = {unnamed if name is None else name: _size(item) for name, item in checked.items()}
         print_json({"format": 1, "valid": True, "profiles": sizes})
         return EXIT_OK
     from powerband.base.units import plural

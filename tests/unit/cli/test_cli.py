@@ -139,6 +139,10 @@ def test_check_looks_at_every_profile(tmp_path: Path, capsys: pytest.CaptureFixt
         "default": {"settings": 1, "blocks": 5},
         "smoke": {"settings": 1, "blocks": 2},
     }
+    file.write_text(file.read_text().replace("smoke", "default"))
+    assert invoke(["check", str(file), "--format", "json"]) == 0
+    sizes = json.loads(capsys.readouterr().out)["profiles"]
+    assert {name: size["blocks"] for name, size in sizes.items()} == {"": 5, "default": 2}
 
 
 def test_check_speaks_json_of_what_is_wrong_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
