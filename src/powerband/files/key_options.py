@@ -89,8 +89,8 @@ KEY_OPTIONS = {
     ),
     "--confirm": Option(
         "design.confirm", "N",
-        "Fresh starts that confirm the winner of a race, at most.  [default: 3; with --regret 0, after short trials 2; "
-        "compare without -P: 0]",
+        "Fresh starts that confirm the winner of a race, at most.  [default: 3; with --regret: 0, after short trials "
+        "2; compare without -P: 0]",
     ),
     "--regret": Option(
         "design.regret", "SHARE",
