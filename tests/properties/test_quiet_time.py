@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -36,19 +37,38 @@ def trial(number: int, burnt: float, *, computes: bool) -> QuietTime | None:
     at_ms = np.sort(np.arange(0, ms.size, 100) + dice.integers(0, 6, ms.size // 100))
     sampled = at_ms.astype(float) * MS
     busy, own = ticks(dice, others + used, at_ms), ticks(dice, used, at_ms)
+    edges = np.arange(int(dice.integers(0, 100)), ms.size, 100)
+    return quiet_of(sampled, busy, own, [(edge, int(answers[edge])) for edge in edges.tolist()], WINDOW_S)
+
+
+def crowded(number: int, cpus: int, others: Array) -> QuietTime | None:
+    """The quiet time of 10 s on so many CPUs, half of which a server that loses nothing uses. `others`: the CPUs that
+    other programs use in each tenth of a second, from a second before the window to a second after it. 250 times a
+    second the kernel sees of each CPU whether it is busy."""
+    dice = np.random.default_rng([number, cpus])
+    sampled = np.arange(others.size + 1) * 100.0 * MS
+    busy = np.concatenate(([0], np.cumsum(dice.binomial(25 * cpus, 0.5 + others / cpus)))) * 4.0 * MS
+    answers = [(100 * turn, round(ALONE_PER_S / 10) * turn) for turn in range(sampled.size)]
+    return quiet_of(sampled, busy, cpus / 2 * sampled, answers, others.size / 10 - 2)
+
+
+def quiet_of(
+    sampled: Array, busy: Array, own: Array, answers: Sequence[tuple[int, int]], window_s: float
+) -> QuietTime | None:
+    """The quiet time of a window that begins after a second. `sampled`: times in ns, `busy`, `own`: what all programs
+    and the server used until then; `answers`: times in ms, and the number of answers until then."""
     probe = ProbeSamples(
         trees={"subject": Counters(sampled, {"cpu_user_ns": own, "cpu_system_ns": 0 * own})},
         host=Counters(sampled, {"cpu_busy_ns": busy, "cpu_steal_ns": 0 * busy}),
         threads=(),
         own_cores=0.0,
     )
-    edges = np.arange(int(dice.integers(0, 100)), ms.size, 100)
     intervals = [
-        {"start_ns": a * MS, "end_ns": b * MS, "outcomes": {"ok": int(answers[b] - answers[a])}}
-        for a, b in itertools.pairwise(edges.tolist())
+        {"start_ns": a * MS, "end_ns": b * MS, "outcomes": {"ok": until_b - until_a}}
+        for (a, until_a), (b, until_b) in itertools.pairwise(answers)
     ]
-    window = {"measure_start_ns": 1 * SECOND, "measure_end_ns": round((1 + WINDOW_S) * SECOND)}
-    fleet = merge_fleet([summary(Figures(window_s=WINDOW_S, summary=window))])  # type: ignore[list-item]
+    window = {"measure_start_ns": 1 * SECOND, "measure_end_ns": round((1 + window_s) * SECOND)}
+    fleet = merge_fleet([summary(Figures(window_s=window_s, summary=window))])  # type: ignore[list-item]
     assert fleet is not None
     return quiet_time_of(probe, intervals, fleet, settle_ns=20 * MS)  # type: ignore[arg-type]
 
@@ -82,3 +102,19 @@ def test_a_server_that_waits_shows_the_same_in_quiet_time() -> None:
     found = [quiet for number in range(TRIALS) if (quiet := trial(number, 0.25, computes=False)) is not None]
     rates = np.array([quiet.goodput_per_s for quiet in found]) / ALONE_PER_S
     assert rates.mean() == pytest.approx(1, abs=0.005)
+
+
+@pytest.mark.parametrize(("cpus", "cores"), [(2, 0.3), (4, 0.2), (8, 0.3), (16, 0.3), (64, 0.4)])
+def test_ticks_of_many_cpus_make_no_quiet_time_beside_a_program_that_never_rests(cpus: int, cores: float) -> None:
+    found = [quiet for number in range(TRIALS) if (quiet := crowded(number, cpus, np.full(120, cores))) is not None]
+    assert sum(quiet.foreign < 2 / 3 * cores for quiet in found) < TRIALS / 10
+
+
+@pytest.mark.parametrize("cpus", [2, 8, 16])
+@pytest.mark.parametrize(("runs", "every"), [(3, 10), (20, 100)])
+def test_beside_bursts_of_one_cpu_quiet_time_is_found_on_many(cpus: int, runs: int, every: int) -> None:
+    """`runs` of `every` tenths of a second."""
+    others = np.where(np.arange(120) % every < runs, 1.0, 0.0)
+    found = [quiet for number in range(TRIALS) if (quiet := crowded(number, cpus, others)) is not None]
+    assert len(found) > TRIALS * 3 / 4
+    assert np.mean([quiet.foreign for quiet in found]) < 0.1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,12 @@ from powerband.wire.load_events import EngineInterval
 
 LOUD_CORES = 0.25
 """A sample of 0.1 s is loud if more cores than this were used by others or stolen. The kernel counts in ticks of 10 ms,
-so that up to 0.25 is seen where nothing else runs."""
+so that up to 0.25 is seen on few CPUs where nothing else runs."""
 CONTRAST = 1.5  # times that, on average over loud samples: less is the noise of a program that runs all the time
+NOISE = 4.0  # standard deviations of the noise of ticks: a sample that shows more was loud
+ERRORS = 2.0  # standard errors
 LEAST_SAMPLES = 3
+Marks = np.ndarray[Any, np.dtype[np.bool_]]
 FINE_NS = 150_000_000  # longer samples and intervals mix quiet time and loud time
 
 
@@ -52,7 +56,12 @@ def quiet_time_of(
 ) -> QuietTime | None:
     """Returns the quiet time of the window: all samples but the loud ones, one before each of these, and those within
     `settle_ns` after it (one at least), in which requests that it held up still end. None if fewer than three samples
-    remain, if the loud ones are not loud enough (`CONTRAST`), or if the readings are too coarse."""
+    remain, if the loud ones are not loud enough (`CONTRAST`), if others did not certainly use less in it than in the
+    whole window, or if the readings are too coarse.
+
+    The noise of the ticks grows with the number of CPUs: chosen are then samples that show less than was used. So what
+    others used is the mean of all samples between such ones, those that are loud by no more than noise (`NOISE`) among
+    them."""
     at = probe.host.at_ns
     served = _served(intervals, at)
     busy, steal = (probe.host.steps(f"cpu_{kind}_ns", at) for kind in ("busy", "steal"))
@@ -71,25 +80,52 @@ def quiet_time_of(
     heard = loud & within & ~np.isnan(others)
     if others[heard].sum() < CONTRAST * LOUD_CORES * passed[heard].sum():
         return None
-    after = max(1, math.ceil(settle_ns / float(np.median(passed))))
-    spoilt = loud | np.append(loud[1:], False)
-    for turns in range(1, after + 1):
-        spoilt[turns:] |= loud[:-turns]
+    beside = _beside(loud, max(1, math.ceil(settle_ns / float(np.median(passed)))))
     ok, ended = served
-    quiet = ~spoilt & within & ~np.isnan(ok)
+    quiet = ~loud & ~beside & within & ~np.isnan(ok)
     lasted = float(passed[quiet].sum())
     if quiet.sum() < LEAST_SAMPLES or not ok[quiet].sum():
         return None
-    rates = ok[quiet] / passed[quiet]
+    known = within & ~np.isnan(others)
+    between = _between(others, passed, known & ~beside & (passed <= FINE_NS))
+    if not _is_less(others, passed, between, known):
+        return None
+    rates, rested = ok[quiet] / passed[quiet], float(passed[between].sum())
     return QuietTime(
         seconds=lasted / SECOND_NS,
-        foreign=max(0.0, float(foreign[quiet].sum()) / lasted),
-        stolen=float(steal[quiet].sum()) / lasted,
+        foreign=max(0.0, float(foreign[between].sum()) / rested),
+        stolen=float(steal[between].sum()) / rested,
         goodput_per_s=float(ok[quiet].sum()) / lasted * SECOND_NS,
         achieved_per_s=float(ended[quiet].sum()) / lasted * SECOND_NS,
         error=float(rates.std(ddof=1) / rates.mean() / math.sqrt(rates.size)),
         rise=_rise(rates),
     )
+
+
+def _beside(loud: Marks, after: int) -> Marks:
+    """Marks the sample before each loud one, and so many after it."""
+    beside: Marks = np.append(loud[1:], False)
+    for turns in range(1, after + 1):
+        beside[turns:] |= loud[:-turns]
+    return beside
+
+
+def _between(others: Array, passed: Array, some: Marks) -> Marks:
+    """Those of `some` samples that show no more than `LOUD_CORES`, or no more than the noise explains. Its deviation is
+    that of the samples below the median, since others only add to what is used."""
+    cores = others[some] / passed[some]
+    middle = float(np.median(cores))
+    noise = math.sqrt(2 * float(np.mean(np.minimum(cores - middle, 0) ** 2)))
+    between = some.copy()
+    between[some] = cores <= max(LOUD_CORES, middle + NOISE * noise)
+    return between
+
+
+def _is_less(others: Array, passed: Array, some: Marks, known: Marks) -> bool:
+    """True if others certainly used less in `some` samples than on average in all that are `known`."""
+    cores = others[some] / passed[some]
+    error = ERRORS * cores.std(ddof=1) / math.sqrt(cores.size)
+    return bool(cores.mean() + error < others[known].sum() / passed[known].sum())
 
 
 def _rise(rates: Array) -> float:

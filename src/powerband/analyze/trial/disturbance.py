@@ -21,7 +21,7 @@ from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.pools import WatchedPool, watched_share
 from powerband.readings.probe_samples import COVERED_LEAST, Array, Counters
-from powerband.readings.quiet_time import QuietTime
+from powerband.readings.quiet_time import ERRORS, QuietTime
 
 QUIETER = "when the host is quieter or a burstable machine has CPU credits again"
 """When the hypervisor takes less. What a machine may not use for its own limit counts as stolen, as if others had it:
@@ -38,7 +38,6 @@ SERVICES = frozenset(
 )
 WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
-ERRORS = 2.0  # standard errors
 SEEN_LEAST = 0.8  # of the subject's CPU time, in threads that were read: those of the rest waited for no known time
 THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
 IDLE_LEAST = 0.25  # of the time of the subject's CPUs, idle: a thread that may run then finds one
