@@ -36,6 +36,7 @@ SERVICES = frozenset(
         *("memcached", "beam.smp", "java", "node", "nginx", "haproxy"),
     }
 )
+EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
 WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 SEEN_LEAST = 0.8  # of the subject's CPU time, in threads that were read: those of the rest waited for no known time
@@ -60,6 +61,11 @@ def _is_lengthened(metric: str) -> bool:
     """True for a time that a wait for a CPU lengthens; not for CPU time, nor for the time until a limit is reached."""
     known = METRICS[metric]
     return known.unit in ("ns", "s") and known.source != "growing" and "cpu_ns" not in metric
+
+
+def suffers(metric: str) -> bool:
+    """True for a rate of requests, and for a time that a wait for a CPU lengthens."""
+    return metric in RATES or _is_lengthened(metric)
 
 
 def foreign_allowed(experiment: Experiment) -> float:
@@ -196,10 +202,11 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
 
 def _waited(evidence: Evidence, foreign: float) -> float:
     """The share of the window that waits for CPUs which others used can have cost the trial, at most. Each pool of the
-    subject's threads counts with the share of one thread: its own wait, and that of the threads that it waits for. Each
-    other process counts with all its waits. Waits for a CPU quota that is used up count for nothing. 1 if the kernel
-    does not count them, or if much was done by threads that ended before they were read. A subject on another machine
-    has its own CPUs, and counts for nothing."""
+    subject's threads counts with the share of one thread: its own wait, and that of the threads that it waits for. The
+    load engine's threads, each with users of its own, count with their mean wait, each other process with all its
+    waits. Waits for a CPU quota that is used up count for nothing. 1 if the kernel does not count them, or if much was
+    done by threads that ended before they were read. A subject on another machine has its own CPUs, and counts for
+    nothing."""
     probe = evidence.probe
     assert probe is not None
     stopped = _waits_for_its_quota(evidence)
@@ -209,7 +216,9 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     if any(wait is None for wait in waits.values()) or (evidence.is_here and "subject" not in waits):
         return 1.0
     shares = {name: (wait or 0.0) / SECOND_NS / evidence.fleet.window_s for name, wait in waits.items()}
-    others = sum(share for name, share in shares.items() if name != "subject")
+    engines = sum(share for name, share in shares.items() if name.split("-")[0] == "engine")
+    services = sum(share for name, share in shares.items() if name.split("-")[0] not in ("engine", "subject"))
+    others = services + engines / _senders(evidence)
     if stopped:
         return others
     pools = evidence.pools
@@ -221,6 +230,12 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     # Threads that come and go are in no pool's count: their waits are taken whole.
     rest = max(0.0, shares.get("subject", 0.0) - in_pools)
     return others + rest + sum(_pool_waited(pool, foreign) for pool in pools)
+
+
+def _senders(evidence: Evidence) -> int:
+    """The number of the load engine's threads that have users of their own; 1 if that is not known."""
+    threads, users = evidence.fleet.threads, evidence.load.users
+    return max(1, threads if users is None else min(threads, users))
 
 
 def _waits_for_its_quota(evidence: Evidence) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from powerband.analyze.trial.disturbance import EXCUSES
 from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES, WORK_ENDED
 from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import DAMAGED, Problem, TrialResult
@@ -21,7 +22,8 @@ for them."""
 RAN_OUT = frozenset({"descriptor_limit", "port_limit"})
 LIMITED_TRIALS = 2  # one may be chance
 SERVED = ("goodput_per_s", "achieved_rate_per_s", "response_time_ns", "service_time_ns")
-EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
+UNEXCUSED = frozenset({"invariant", "memory_kills"})
+"""Faults of a server that no lack of CPU causes. Of rates and times an invariant is not judged while others disturb."""
 SPOILT_BY_MACHINE = MACHINE_CODES | {STOPPED}
 """Codes of trials that other programs, the hypervisor, or a stop of the load engine spoilt."""
 UNANSWERED = frozenset({"no_response", "no_request_ended", "short_window", "unavailable"})
@@ -77,9 +79,9 @@ def was_too_short(result: TrialResult) -> bool:
 
 def subjects_own(result: TrialResult) -> bool:
     """True if the subject itself spoilt an invalid trial: it never got ready, died, or answered nothing though it had
-    the time, on a machine that did not spoil the trial as well."""
+    the time, on a machine that did not spoil the trial as well; or it did what no machine excuses (`UNEXCUSED`)."""
     codes = shown_codes(result)
-    if was_too_short(result) or codes & MACHINE_CODES:
+    if was_too_short(result) or (codes & MACHINE_CODES and not codes & UNEXCUSED):
         return False
     return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
 
@@ -122,8 +124,10 @@ def ran_out(results: Iterable[TrialResult]) -> str:
 
 
 def is_failed_start(result: TrialResult) -> bool:
-    """True if the subject spoilt the trial by itself, on a machine that was not disturbed meanwhile."""
-    return not result.valid and subjects_own(result) and not machine_disturbed(result)
+    """True if the subject spoilt the trial by itself, on a machine that was not disturbed meanwhile or does not excuse
+    it."""
+    excused = machine_disturbed(result) and not fatal_codes(result) & UNEXCUSED
+    return not result.valid and subjects_own(result) and not excused
 
 
 def with_first_start(result: TrialResult, others: Iterable[TrialResult]) -> TrialResult:

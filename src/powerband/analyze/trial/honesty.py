@@ -11,21 +11,24 @@ import math
 from collections.abc import Iterator, Mapping
 
 from powerband.analyze.trial.disturbance import (
+    EXCUSES,
     QUIET_SHARE,
     QUIETER,
     TELLS_NOTHING,
     disturbance_metrics,
     foreign_allowed,
+    held_up,
     judged_by_bound,
     of_own_service,
     steal_allowed,
     stolen_most,
+    suffers,
 )
 from powerband.base.logs import out_of_memory, remedy_beside_the_heap
 from powerband.base.units import format_bytes, format_duration, format_value
 from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound
-from powerband.model.experiment import STEAL_MAX
+from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
@@ -79,12 +82,14 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
 
 
 def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """Judges by the share of the window that others can have cost, without a fixed limit on their use: a trial that may
-    have lost more than half of it is invalid, unless its quiet parts stand for it."""
+    """Judges by the share of the window that others can have cost: a trial that may have lost more than half of it is
+    invalid, unless its quiet parts stand for it, or other programs used hardly any of many CPUs: then it only counts
+    for little."""
     share, cpus = metrics.get("held_up_share_max", 0.0), evidence.host_cpus or 1.0
     foreign, stolen = metrics.get("host_foreign_cores", 0.0), metrics.get("host_steal_share", 0.0)
-    spoilt = share > TELLS_NOTHING and "quiet_s" not in metrics
+    beyond = share > TELLS_NOTHING and "quiet_s" not in metrics
     by_steal = (stolen_most(evidence) or 0.0) > share / 2
+    spoilt = beyond and (by_steal or foreign > FOREIGN_CPU_MAX * cpus)
     if spoilt:
         said = _taken(metrics) if by_steal else _used(foreign, cpus)
         quieter = RUN_LATER if by_steal else f"Close them, or run when the machine is quieter{_own(evidence)}"
@@ -95,7 +100,7 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
         )
     if stolen > STEAL_MAX and not (spoilt and by_steal):
         yield _some_steal(metrics)
-    if foreign > QUIET_SHARE * cpus and not (spoilt and not by_steal):
+    if not (spoilt and not by_steal) and (foreign > QUIET_SHARE * cpus or (beyond and not spoilt)):
         yield _some_foreign(evidence, foreign, cpus)
 
 
@@ -175,11 +180,27 @@ def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
             )
         elif not wanted.holds(math.inf if bound else found):
             seen = f"{'at least ' if bound else ''}{format_value(found, METRICS[wanted.metric].unit)}"
+            yield from _broken(evidence, metrics, wanted, f"{wanted.metric} was {seen}")
+
+
+def _broken(evidence: Evidence, metrics: Mapping[str, float], wanted: Constraint, seen: str) -> Iterator[Problem]:
+    """Yields the problem of an invariant that does not hold. A rate or time that others may have spoilt says nothing of
+    the server, and where the trial does not count because of them, they alone are told of."""
+    if suffers(wanted.metric):
+        if any(problem.fatal for problem in _machine(evidence, metrics)):
+            return
+        share = metrics["held_up_share_max"] if "quiet_s" in metrics else held_up(evidence, metrics)
+        if share > EXCUSES:
             yield Problem(
-                "invariant",
-                f"{wanted.text} does not hold: {wanted.metric} was {seen}; the server is not "
-                "right at this setting, so its figures do not count",
+                UNCHECKED,
+                f"{wanted.text} cannot be checked: {seen}, and other programs or the hypervisor may have held this "
+                f"trial up for {100 * share:.0f} % of its time; run when the machine is quieter",
             )
+            return
+    yield Problem(
+        "invariant",
+        f"{wanted.text} does not hold: {seen}; the server is not right at this setting, so its figures do not count",
+    )
 
 
 def _killed(evidence: Evidence) -> Iterator[Problem]:

@@ -137,6 +137,14 @@ def test_a_disturbed_machine_excuses_server_and_generator_and_a_little_disturban
         assert not blamed(in_part), "the fault may have come while others ran"
 
 
+@pytest.mark.parametrize("code", ["memory_kills", "invariant"])
+def test_no_disturbance_excuses_what_no_lack_of_cpu_causes(code: str) -> None:
+    made = result_of(TrialSpec(1, 0, 1, race_of(2).settings()[0], 1), {"goodput_per_s": 1.0})
+    problems = (Problem(code, "it is so"), Problem("host_foreign", "it is so"))
+    assert is_failed_start(replace(made, problems=problems[:1], held_up=0.2))
+    assert is_failed_start(replace(made, problems=problems, held_up=0.5))
+
+
 def test_no_answer_while_the_load_engine_stood_still_is_no_fault_of_the_server() -> None:
     made = result_of(TrialSpec(1, 0, 1, race_of(2).settings()[0], 1), {"goodput_per_s": 1.0})
     for code, blamed in (("no_request_ended", False), ("memory_kills", True)):

@@ -159,7 +159,7 @@ def test_one_that_served_in_short_trials_alone_is_worse_if_it_certainly_fails_mo
     assert (found, why) == (verdict, "new failed: because of memory_kills")
     back, _ = unmeasured_pair((fails, served), (False, True), ("old failed", "new failed"), 0.05)
     assert back is (Verdict.BETTER if verdict is Verdict.WORSE else verdict)
-    disturbed = [*served[:2], *(trial(number, "memory_kills", "host_steal") for number in range(2, 2 + failed))]
+    disturbed = [*served[:2], *(trial(number, "no_request_ok", "host_steal") for number in range(2, 2 + failed))]
     assert unmeasured_pair((served, disturbed), (True, False), ("", ""), 0.05)[0] is Verdict.INCONCLUSIVE
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from fakes.trials import SECOND, START_NS, Figures, experiment, record_of, spec, summary, write_trial
-from powerband.analyze.trial.disturbance import _pool_waited, _tells_more, judged_by_bound
+from powerband.analyze.trial.disturbance import TELLS_NOTHING, _pool_waited, _tells_more, judged_by_bound
+from powerband.analyze.trial.faults import is_failed_start
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Measure
@@ -54,6 +55,37 @@ def test_beside_a_busy_program_a_trial_counts_and_is_bounded_by_what_its_threads
     assert beside.valid and {problem.code for problem in beside.problems} == {"host_foreign_some"}
     assert beside.metrics["host_foreign_cores"] > 0.6
     assert beside.held_up == pytest.approx(0.11, abs=0.01) == beside.metrics["held_up_share_max"]
+
+
+def test_each_thread_of_the_load_engine_that_waits_holds_up_its_own_users_only(tmp_path: Path) -> None:
+    figures = Figures(busy_cores=1.5, engine_wait=0.4, summary={"thread_cpu_ns": [750_000_000] * 4})
+    for users, lost in ((10, 0.1), (2, 0.2)):
+        of_users = measured(tmp_path / str(users), figures, load={"users": users, "duration": "10s"})
+        assert of_users.held_up == pytest.approx(0.1 + lost, abs=0.001)
+
+
+def test_little_cpu_of_others_on_many_cpus_spoils_no_trial(tmp_path: Path) -> None:
+    beside = measured(tmp_path, Figures(cpus=32, busy_cores=1.41, engine_wait=0.55))
+    assert beside.metrics["held_up_share_max"] > TELLS_NOTHING == beside.held_up
+    assert beside.valid and {problem.code for problem in beside.problems} == {"host_foreign_some"}
+
+
+@pytest.mark.parametrize(
+    ("figures", "broken", "unbroken"),
+    [
+        (Figures(), {"invariant"}, {"invariant"}),
+        (Figures(busy_cores=1.5, engine_wait=0.2), {"invariant"}, {"invariant_unknown"}),
+        (Figures(busy_cores=1.9, engine_wait=0.6), {"invariant", "host_foreign"}, {"host_foreign"}),
+    ],
+)
+def test_an_invariant_on_what_no_lack_of_cpu_changes_is_broken_by_the_server(
+    tmp_path: Path, figures: Figures, broken: set[str], unbroken: set[str]
+) -> None:
+    for wanted, said in (("threads_max < 2", broken), ("goodput > 2000", unbroken)):
+        kept = Measure.model_validate({"invariants": [wanted]})
+        result = measured(tmp_path / wanted[:7], figures, measure=kept)
+        assert {problem.code for problem in result.problems if problem.fatal} == said
+        assert is_failed_start(result) is ("invariant" in said)
 
 
 def test_little_cpu_of_others_bounds_long_waits_for_each_other(tmp_path: Path) -> None:
