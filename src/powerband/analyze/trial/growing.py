@@ -17,6 +17,7 @@ import numpy as np
 
 from powerband.analyze.stats.growth import PARTS, steady_growth
 from powerband.readings.evidence import Evidence, Source
+from powerband.readings.fleet import SECOND_NS
 from powerband.readings.pools import VM_THREAD
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
@@ -79,20 +80,27 @@ def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple
     """The growth of memory in bytes per second, and the seconds until each limit ends it; None if it is not known."""
     window = evidence.window
     limits = ((probe.host, "memory_available_bytes_now"), (subject, "memory_left_bytes_now"))
-    left = [_left(of, name, window) for of, name in limits]
     if not probe.jvms:
         unread = _has_jvm(probe, window)
         level = _RESIDENT if subject.levels(_ANONYMOUS, *window) is None else _ANONYMOUS
         growth = None if unread else _growth(subject, level, window, MEMORY_LEAST_BYTES)
-        least = TAKEN_LEAST * _gained(subject, level, window)
-        taken = [each for each, of in zip(left, limits, strict=True) if -_gained(*of, window) >= least]
-        return None if growth is None else (growth, _ends_s(growth, *taken))
+        return None if growth is None else (growth, _filled(growth, limits, _gained(subject, level, window), window))
     heaps = [_heap(jvm, window, live) for jvm, live in zip(probe.jvms, _live(evidence, probe.jvm_pids), strict=True)]
     known = [heap for heap in heaps if heap is not None]
     if len(known) < len(heaps):
         return None
     growth = sum(own for own, _ in known)
-    return growth, [*_ends_s(growth, *left), *(end_s for own, of_heap in known for end_s in _ends_s(own, of_heap))]
+    # From the middle of the first part of the window to that of the last, as `_gained` has it.
+    gained = growth * (window[1] - window[0]) / SECOND_NS * (1 - 1 / PARTS)
+    of_heaps = [end_s for own, of_heap in known for end_s in _ends_s(own, of_heap)]
+    return growth, [*_filled(growth, limits, gained, window), *of_heaps]
+
+
+def _filled(growth: float, limits: Sequence[tuple[Counters, str]], gained: float, window: Window) -> list[float]:
+    """The seconds until each of the limits ends a growth in bytes per second; of a limit under which less than its part
+    of the bytes `gained` in the window was taken, none."""
+    taken = [limit for limit in limits if -_gained(*limit, window) >= TAKEN_LEAST * gained]
+    return _ends_s(growth, *(_left(*limit, window) for limit in taken))
 
 
 def _has_jvm(probe: ProbeSamples, window: Window) -> bool:

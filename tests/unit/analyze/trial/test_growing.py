@@ -134,6 +134,12 @@ def test_of_a_jvm_the_heap_after_collections_counts_and_its_own_bound() -> None:
     found = metrics(growing, leaking, live={"0": 100 * MIB})
     assert found["memory_growth_bytes_per_s"] == pytest.approx(5 * MIB, rel=0.01)
     assert found["memory_lasts_s"] == pytest.approx(20, rel=0.01)
+    committed = metrics(growing, leaking, available=50 * MIB, live={"0": 100 * MIB})
+    assert committed == found, "memory that the heap had taken before fills no limit"
+    falling = 50 * MIB + 5 * MIB * (END_S - SECONDS)
+    assert metrics(growing, leaking, available=falling, live={"0": 100 * MIB})["memory_lasts_s"] == pytest.approx(
+        10, rel=0.01
+    )
     sound = counters(heap_used_bytes_now=50 * MIB + 20 * MIB * (SECONDS % 1), gc_count=SECONDS)
     assert metrics(growing, sound) == {"memory_growth_bytes_per_s": 0}
     # A heap that is hardly ever collected fills up, whatever the program keeps.

@@ -76,6 +76,7 @@ def watched(figures: Figures) -> Iterator[dict[str, Any]]:
             more = 1000 + (line["at_ns"] - START_NS) * 100 // SECOND
             counts = {"threads_now": more, "threads_left_now": 9, "descriptors_now": more}
             counts["descriptors_left_now"] = 9000 - more
+            counts["memory_left_bytes_now"] = (9000 - more) << 20
             quota = {"cpu_quota_now": 1.5, "quota_periods": 2 * more, "throttled_periods": more}
             subject = line["trees"][0] | {"pss_bytes_now": 1, **counts, **quota}
             yield {**line, "trees": [subject, *line["trees"][1:], {**subject, "name": "postgresql"}]}
