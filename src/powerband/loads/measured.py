@@ -33,6 +33,7 @@ THREAD_SHARE_MAX = 0.90  # beyond it requests wait for the engine
 STARVED_WINDOW_SHARE = 0.05  # a quiet engine with 3,000 wake-ups a second waits for a CPU in 2 % of the window
 DEALS_BY_THREADS = 4  # CPUs: of fewer the engine gets one, however many threads it has
 WAKE_UP_NS = 100_000  # a wake-up takes 6 to 18 us on a quiet virtual machine, 110 to 620 on a busy one
+THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
 STARVED_RESPONSE_SHARE = 0.10  # more would be a visible part of the response time
 LONG_RESPONSE = 0.2  # of the window: of exponential times with that median one in thirty covers it
 STANDARD_ERRORS = 3.0  # a Poisson count lies further off by chance in 0.3 % of the cases
@@ -591,9 +592,22 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
         yield Problem(
             "generator_starved",
             f"{whose} threads{there} waited {format_duration(turn_ns)} for a CPU each time they were ready to run, "
-            f"{100 * waited_share:.0f} % of the window: the response times include that wait; stop other programs, "
-            f"keep server and load generator apart ({evidence.apart}), or {remedy}",
+            f"{100 * waited_share:.0f} % of the window: the response times include that wait; "
+            + _cure_of_starved(evidence, metrics, remedy),
         )
+
+
+def _cure_of_starved(evidence: Evidence, metrics: Mapping[str, float], remedy: str) -> str:
+    """What helps a generator that lacked a CPU; before it the cause, if that is a CPU quota. `remedy`: what helps if
+    the generator itself is the cause."""
+    throttled, quota = metrics.get("cpu_throttled_share", 0.0), metrics.get("cpu_quota_cores", 0.0)
+    if evidence.shares_quota and not evidence.generators and throttled >= THROTTLED:
+        return (
+            f"the CPU quota of {quota:g} CPUs that server and load generator have together was used up in "
+            f"{100 * throttled:.0f} % of its periods, and stopped both for the rest of each; give whole CPUs in its "
+            "place (docker's --cpuset-cpus, cpuset.cpus of a cgroup)"
+        )
+    return f"stop other programs, keep server and load generator apart ({evidence.apart}), or {remedy}"
 
 
 def _clocks(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from powerband.analyze.trial.laws import IDLE_KINDS
 from powerband.analyze.trial.processes import foreign_cores
-from powerband.loads.measured import THREAD_SHARE_MAX, full_share
+from powerband.loads.measured import THREAD_SHARE_MAX, THROTTLED, full_share
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.model.metrics import METRICS
 from powerband.readings.evidence import Evidence
@@ -40,7 +40,6 @@ EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault
 WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 SEEN_LEAST = 0.8  # of the subject's CPU time, in threads that were read: those of the rest waited for no known time
-THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
 IDLE_LEAST = 0.25  # of the time of the subject's CPUs, idle: a thread that may run then finds one
 TELLS_NOTHING = 0.5
 """A trial held up for a larger share of its time shows nothing: the server may do twice as well, and a bound as large

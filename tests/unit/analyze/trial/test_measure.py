@@ -530,8 +530,26 @@ def test_the_quota_of_powerband_takes_no_cpus_from_a_container(command: str, had
 def test_a_quota_of_the_whole_trial_is_used_up_by_load_engine_and_server(
     tmp_path: Path, own_quota: float | None, named: bool
 ) -> None:
-    directory = TrialDir(tmp_path / "0001")
     figures = Figures(subject_cores=1.2, thread_share=0.7, busy_cores=2.0, cpus=8)
+    found = under_a_quota(tmp_path, figures, own_quota).bottleneck
+    assert (found is not None and found.name is BottleneckName.CPU_QUOTA) is named
+
+
+@pytest.mark.parametrize(("own_quota", "of_both"), [(None, True), (2.0, False)])
+def test_a_generator_that_waits_for_a_quota_of_its_own_is_told_of_that(
+    tmp_path: Path, own_quota: float | None, of_both: bool
+) -> None:
+    figures = Figures(subject_cores=1.2, thread_share=0.7, engine_wait=0.7, busy_cores=2.0, cpus=8)
+    problems = under_a_quota(tmp_path, figures, own_quota).problems
+    (told,) = [problem.message for problem in problems if problem.code == "generator_starved"]
+    assert ("quota of 2 CPUs" in told) is ("--cpuset-cpus" in told) is of_both
+    assert ("stop other programs" in told) is not of_both
+
+
+def under_a_quota(tmp_path: Path, figures: Figures, own_quota: float | None) -> TrialResult:
+    """A trial all of which is under a quota of two CPUs that stops it in most periods. `own_quota`: the server's, from
+    the experiment."""
+    directory = TrialDir(tmp_path / "0001")
     record = replace(record_of(spec(), figures), cpus={}, cpu_quota=2.0)
     write_trial(directory, record, figures)
     tell_more(
@@ -542,8 +560,7 @@ def test_a_quota_of_the_whole_trial_is_used_up_by_load_engine_and_server(
             "throttled_periods": (at_ns + SECOND) * 95 // 10_000_000_000,
         },
     )
-    found = measure(directory, record, experiment(host={"cpu_quota": own_quota})).bottleneck
-    assert (found is not None and found.name is BottleneckName.CPU_QUOTA) is named
+    return measure(directory, record, experiment(host={"cpu_quota": own_quota}))
 
 
 def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:

@@ -54,11 +54,11 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
 )
 from powerband.analyze.trial.bottleneck.ties import GC_CLEAR, second_of
 from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
-from powerband.analyze.trial.disturbance import THROTTLED
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, joined, share, significant, with_article
 from powerband.loads import SELF_DRIVEN
 from powerband.loads.kind import LoadKind
+from powerband.loads.measured import THROTTLED
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS

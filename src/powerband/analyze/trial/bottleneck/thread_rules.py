@@ -20,9 +20,9 @@ from powerband.analyze.trial.bottleneck.clauses import (
     verdict,
 )
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.analyze.trial.disturbance import THROTTLED
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.base.units import format_duration, share, significant
+from powerband.loads.measured import THROTTLED
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import VM_THREAD, WatchedPool
