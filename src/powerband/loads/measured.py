@@ -345,8 +345,14 @@ def _conservation(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[
 
 
 def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    fleet = evidence.fleet
-    if fleet.ended == 0 and 0 < fleet.total.ok == fleet.total.ended:
+    fleet, in_time = evidence.fleet, evidence.fleet.total.ok == evidence.fleet.total.ended
+    if fleet.ended == 0 and in_time and evidence.load.rate_per_s is not None and not fleet.cohort.scheduled:
+        yield Problem(
+            "short_window",
+            f"no request was due within the measured {fleet.window_s:.1f} s at this rate: lengthen load.duration "
+            "(--duration)",
+        )
+    elif fleet.ended == 0 and in_time and fleet.total.ok:
         yield Problem(
             "short_window",
             f"no request ended within the measured {fleet.window_s:.1f} s, though all were answered in time: responses "

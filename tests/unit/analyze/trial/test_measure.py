@@ -688,6 +688,21 @@ def test_a_window_between_two_answers_of_all_users_is_too_short_and_no_fault_of_
     assert not is_failed_start(slow) and is_failed_start(hung)
 
 
+def test_a_window_in_which_no_request_was_due_is_not_the_servers_fault(tmp_path: Path) -> None:
+    none = {"scheduled": 0, "sent": 0, "dropped": 0, "outcomes": {}}
+    before = {"scheduled": 3, "sent": 3, "dropped": 0}
+    for name, total, due in (
+        ("idle", none, False),
+        ("quick", {**before, "outcomes": {"ok": 3}}, False),
+        ("hung", {**before, "outcomes": {"unfinished": 3}}, True),
+    ):
+        figures = Figures(goodput_per_s=0, window_s=2, summary={"cohort": none, "total": total})
+        result = measured(tmp_path / name, figures, load={"rate": 0.5, "duration": "2s"})
+        (fatal,) = [problem for problem in result.problems if problem.fatal]
+        assert fatal.code == ("no_request_ended" if due else "short_window") and is_failed_start(result) is due
+        assert ("no request was due" in fatal.message) is not due
+
+
 def test_a_status_that_ends_all_requests_is_named(tmp_path: Path) -> None:
     """A quota that the warm-up used up."""
     counts = {"scheduled": 500, "sent": 500, "dropped": 0, "outcomes": {"status_rejected": 500}}
