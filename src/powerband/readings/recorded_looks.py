@@ -10,6 +10,8 @@ from typing import Any
 
 from powerband.readings.fleet import MergedFleet, merge_fleet
 
+LOOKS = ("alone", "doubled", "prompt")
+
 
 class RecordedLooks:
     """The looks of one trial: short loads with other numbers of users after its own. `recorded`: `slots` of its record,
@@ -17,6 +19,12 @@ class RecordedLooks:
 
     def __init__(self, recorded: Mapping[str, Any]) -> None:
         self.recorded = recorded
+
+    @property
+    def requests(self) -> int:
+        """The number of requests that ended in all looks, whatever their outcome."""
+        each = (summary for name in LOOKS for summary in self.recorded.get(name, ()))
+        return sum(sum(summary["total"]["outcomes"].values()) for summary in each)
 
     @cached_property
     def alone(self) -> MergedFleet | None:

@@ -231,7 +231,8 @@ def _logged_much(evidence: Evidence) -> Iterator[Problem]:
     """Yields a note if the subject printed much: that costs CPU, which is part of what was measured."""
     subject = evidence.record.subject
     printed, dropped = (subject.get(f"log_{name}bytes") or 0 for name in ("", "dropped_"))
-    requests = sum(sum(summary["total"]["outcomes"].values()) for summary in evidence.record.engines)
+    of_load = sum(sum(summary["total"]["outcomes"].values()) for summary in evidence.record.engines)
+    requests = of_load + evidence.looks.requests
     if printed < max(LOG_BYTES_NOTE, LOG_BYTES_PER_REQUEST_NOTE * requests) or not requests:
         return
     kept = f" (subject.log lacks {format_bytes(dropped)} of it)" if dropped else ""

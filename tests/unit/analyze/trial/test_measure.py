@@ -605,6 +605,16 @@ def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dro
     assert not any(problem.fatal for problem in found)
 
 
+def test_what_a_server_prints_in_looks_after_the_load_is_of_the_requests_of_these(tmp_path: Path) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    (of_load,) = record_of(spec(), figures).engines
+    requests = sum(of_load["total"]["outcomes"].values())
+    looks = {"alone": [summary(figures)], "doubled": [summary(figures)], "outgoing": 0}
+    printed = {"log_bytes": 3 * 90 * requests}
+    record = replace(record_of(spec(), figures), subject=printed, slots=looks)
+    assert "much_logged" not in codes(measure(directory, write_trial(directory, record, figures), experiment()))
+
+
 @pytest.mark.parametrize(("killed", "took_s", "noted"), [(1, 5.1, True), (0, 5.1, False), (1, 0.2, False)])
 def test_a_server_that_outlived_its_grace_is_noted(tmp_path: Path, killed: int, took_s: float, *, noted: bool) -> None:
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
