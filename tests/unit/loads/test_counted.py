@@ -237,6 +237,26 @@ def test_a_program_that_hands_on_its_count_seldom_is_measured_from_one_of_these_
     assert fleet.goodput_per_s * COUNTER_EVERY_NS / SECOND == pytest.approx(1000)
 
 
+def test_one_that_hands_on_its_count_too_seldom_is_measured_rightly_or_not_at_all(events: LineFile) -> None:
+    """It does 1,000 a reading, and tells of them every 15 s; the window is to take 10 s."""
+    rates, failures = list[float](), set[str]()
+    for late in range(30):
+        of = counted(events, warmup_ns=6 * COUNTER_EVERY_NS, duration_ns=20 * COUNTER_EVERY_NS)
+        of.send(Go(at_ns=T0))
+        for at in range(90):
+            of.on_series(reading(tick(at), n_total=1000 * 30 * ((at + late) // 30)))
+        try:
+            of.check_ended()
+        except TrialFailed as failed:
+            failures.add(failed.failure.code)
+            continue
+        fleet = merge_fleet(of.summaries)
+        assert fleet is not None
+        rates.append(fleet.goodput_per_s * COUNTER_EVERY_NS / SECOND)
+    assert rates == pytest.approx([1000] * 17), "where it told of them within 8 s of both edges"
+    assert failures == {Code.WORK_ENDED}
+
+
 def test_one_that_stops_within_the_window_ends_it_and_is_not_measured(events: LineFile) -> None:
     of = counted(events, warmup_ns=COUNTER_EVERY_NS, duration_ns=5 * COUNTER_EVERY_NS)
     of.send(Go(at_ns=T0))
@@ -251,27 +271,33 @@ def test_one_that_stops_within_the_window_ends_it_and_is_not_measured(events: Li
 
 
 @pytest.mark.parametrize(
-    ("grows_at", "window", "failure"),
+    ("grows_at", "window", "failure", "said"),
     [
-        ((*range(1, 60),), 5, None),
-        ((1, 2, 3, 4, 5), 5, Code.WORK_ENDED),  # before the window, which no growth began
-        ((6, 26, 46, 66), 41, None),  # every 10 s, and nothing for 8 s after the window
-        ((1, 23), 60, None),  # silent as the window began, and as it ended
-        ((6,), 5, Code.WORK_ENDED),
-        ((), 5, Code.NO_PROGRESS),
+        ((*range(1, 60),), 5, None, ""),
+        ((*range(1, 10), *range(40, 60)), 40, None, ""),  # silent in the middle alone
+        ((1, 2, 3, 4, 5), 5, Code.WORK_ENDED, "stopped at 500"),  # before the window, which no growth began
+        ((6, 26, 46, 66), 41, Code.WORK_ENDED, r"the end .* 0\.5 s may be counted too little in its 20\.5 s"),
+        # Every 10 s, and nothing for 8 s after one edge: half a second of 50 s is counted wrongly.
+        ((*range(6, 150, 20),), 101, None, ""),
+        ((5, *range(26, 150, 20)), 120, None, ""),
+        ((1, 23), 60, Code.WORK_ENDED, r"the end .* 21\.5 s may be counted too little in its 30\.0 s"),
+        ((1, *range(24, 60)), 20, Code.WORK_ENDED, r"the beginning .* 2\.5 s may be counted too much in its 10\.0 s"),
+        ((1, 19), 5, Code.WORK_ENDED, r"the end .* 2\.5 s may be counted too little in its 2\.5 s"),
+        ((6,), 5, Code.WORK_ENDED, "stopped at 100"),
+        ((), 5, Code.NO_PROGRESS, "did not grow within the warm-up"),
     ],
 )
-def test_only_a_counter_that_is_silent_for_longer_than_ever_before_has_stopped(
-    events: LineFile, grows_at: tuple[int, ...], window: int, failure: Code | None
+def test_only_a_counter_that_is_silent_for_longer_than_ever_before_has_stopped_and_a_silent_edge_may_spoil_little(
+    events: LineFile, grows_at: tuple[int, ...], window: int, failure: Code | None, said: str
 ) -> None:
     of = counted(events, warmup_ns=6 * COUNTER_EVERY_NS, duration_ns=window * COUNTER_EVERY_NS)
     of.send(Go(at_ns=T0))
-    for at in range(90):
+    for at in range(150):
         of.on_series(reading(tick(at), n_total=100 * sum(grown <= at for grown in grows_at)))
     assert of.finished
     if failure is None:
         of.check_ended()
         return
-    with pytest.raises(TrialFailed) as failed:
+    with pytest.raises(TrialFailed, match=said) as failed:
         of.check_ended()
     assert failed.value.failure.code == failure

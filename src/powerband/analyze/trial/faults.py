@@ -117,8 +117,9 @@ def beyond_generator(results: Iterable[TrialResult]) -> bool:
 
 
 def ran_out(results: Iterable[TrialResult]) -> str:
-    """Why the work of a self-driven program was over too early, in one line, as its first such trial has it; empty if
-    it never was. Its other trials are then the slower ones, and where it hung instead, they are the lucky ones."""
+    """Why the work of a self-driven program was over too early, or was counted too seldom, in one line, as its first
+    such trial has it; empty if it never was. Where it was over, the other trials are the slower ones; where the program
+    hung instead, or tells its count so seldom, they are the lucky ones."""
     told = (problem.message for result in results for problem in result.problems if problem.code == WORK_ENDED)
     return in_one_line(next(told, ""))
 

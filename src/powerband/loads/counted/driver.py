@@ -3,8 +3,9 @@
 In: the probe's `scrape` and `statsd` events as they arrive, and the commands that a fleet gets. Out: intervals and
 phases, the same lines in `events.jsonl`, and one `summary`. The counter's growth is work that ended ok; no times are
 known. The measured window begins and ends with a reading that shows growth, so that its count is exact, also of a
-program that hands on its count seldom; but for fractions: whole units are counted, and a window in which that would
-distort the rate is refused, as is one at whose end the counter had stopped. Nothing is judged.
+program that hands on its count seldom; but for fractions: whole units are counted. A window in which that would distort
+the rate is refused, and so is one at an edge of which the counter was silent for too long, or had stopped. Nothing is
+judged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from powerband.wire.message import Wire
 from powerband.wire.probe_events import Scrape, ScrapeFailed, Statsd
 from powerband.wire.specs import Go, StartMeasure
 
-ROUNDED_MOST = 0.01  # of a window's count: arbitrary, less than a difference that decides anything
+ERROR_MOST = 0.01  # of a window's count: arbitrary, less than a difference that decides anything
 GROWTH_WITHIN_NS = 8_000_000_000  # the longest wait for growth at an edge: the trial waits 10 s for an edge
 STOPPED_TIMES = 2  # arbitrary: a silence of so many of the longest times between two growths is an end
 NAMES_SHOWN = 12  # arbitrary: what fits a message
@@ -82,6 +83,7 @@ class Counted(StandIn):
         self._grew: _Reading | None = None
         self._longest_ns = 0  # between two growths
         self._begun_by_growth, self._ended_by_growth = False, True  # the window, as far as is known
+        self._silent_ns: list[int] = []  # until the window's beginning and until its end; 0 if that showed growth
         self._sent_names: tuple[str, ...] = ()
         self._packets = self._malformed = 0
         self._on_page = False
@@ -130,19 +132,19 @@ class Counted(StandIn):
             raise self.missing()
         if not self.seen["ok"]:
             grown = self._last.value - self._first.value if self._last and self._first else 0.0
-            raise self._too_small(grown, "within the warm-up") if grown else self._still("within the warm-up")
+            raise self._too_small(grown, "within the warm-up") if grown else self._still()
 
     def check_ended(self) -> None:
-        """Raises TrialFailed like `check_begun`, and if the counter stopped before the window's end, did not move
-        within it, or by so little that its count in whole units is wrong."""
+        """Raises TrialFailed like `check_begun`, and if the counter stopped before the window's end, was silent at an
+        edge for so long that the window's count is wrong, or moved by too little to be counted in whole units."""
         self.check_begun()
         if self._has_stopped:
             raise self._stopped()
+        if max(self._silent_ns) > ERROR_MOST * self._window_ns:
+            raise self._too_seldom()
         grown = self._last.value - self._opened.value if self._last and self._opened else 0.0
         counted = sum(summary["window"]["outcomes"]["ok"] for summary in self.summaries)
-        if not grown:
-            raise self._still("within the measured window")
-        if abs(counted - grown) > ROUNDED_MOST * grown:
+        if abs(counted - grown) > ERROR_MOST * grown:
             raise self._too_small(grown, "within the measured window")
 
     def overdue(self, what: str) -> TrialFailed:
@@ -196,12 +198,29 @@ class Counted(StandIn):
             "program hangs (then leave this setting out)",
         )
 
-    def _still(self, where: str) -> TrialFailed:
+    @property
+    def _window_ns(self) -> int:
+        return self.phases["drain"] - self.phases["measure"]
+
+    def _too_seldom(self) -> TrialFailed:
+        """The failure of a window that began or ended while the counter was silent: what was done since it last grew
+        is counted later, and so within the window or after it."""
+        silent_ns = max(self._silent_ns)
+        edge, error = ("beginning", "much") if silent_ns == self._silent_ns[0] else ("end", "little")
+        return TrialFailed(
+            Code.WORK_ENDED,
+            f"the counter {self._series} did not grow within {GROWTH_WITHIN_NS / 1e9:g} s of the {edge} of the "
+            f"measured window: the work of {silent_ns / 1e9:.1f} s may be counted too {error} in its "
+            f"{self._window_ns / 1e9:.1f} s; let the program hand on its count every few seconds, or lengthen "
+            "load.duration",
+        )
+
+    def _still(self) -> TrialFailed:
         at = 0.0 if self._last is None else self._last.value
         return TrialFailed(
             Code.NO_PROGRESS,
-            f"the counter {self._series} did not grow {where}, it stood at {at:g}: the program did nothing at this "
-            "setting, or counts something else; look at its log",
+            f"the counter {self._series} did not grow within the warm-up, it stood at {at:g}: the program did nothing "
+            "at this setting, or counts something else; look at its log",
         )
 
     def _too_small(self, grown: float, where: str) -> TrialFailed:
@@ -247,7 +266,7 @@ class Counted(StandIn):
 
     def _change_phase(self, now: _Reading, *, grown: bool) -> None:
         """Begins or ends the window with the first reading from that instant on that shows growth. Of a counter that
-        has stopped it is the first reading of all."""
+        has stopped, or is silent for long, it is the first reading of all."""
         edge_ns = self._measure_ns
         if self._opened is not None:  # the reading nearest to the end
             edge_ns = self._opened.at_ns + self._duration_ns - COUNTER_EVERY_NS // 2
@@ -257,6 +276,9 @@ class Counted(StandIn):
         if not grown and now.at_ns < self._due.at_ns + GROWTH_WITHIN_NS:
             return
         edge, self._due = self._due, None
+        since = self._grew or self._first
+        assert since is not None
+        self._silent_ns.append(edge.at_ns - since.at_ns)
         if self._opened is None:
             self._opened, self._begun_by_growth = edge, grown
             self.phases["measure"] = edge.at_ns
