@@ -144,6 +144,19 @@ def test_what_other_nodes_cannot_load(changed: dict[str, object], said: str) -> 
         experiment_of({**file, **changed})
 
 
+def test_deliveries_are_timed_by_the_clock_of_one_node() -> None:
+    subject = {"command": "./s {address} {port}", "url": "ws://{address}:{port}/"}
+    load = {"users": 2, "websocket": {"stamp_after": "at "}, "scenario": [{"message": "at {stamp}"}]}
+    file = {"name": "n", "subject": subject, "load": load}
+    made = experiment_of({**file, "cluster": {"generators": 1}})
+    with pytest.raises(ExperimentError, match=r"load\.websocket\.stamp_after: .* one clock"):
+        experiment_of({**file, "cluster": {"generators": 2}})
+    untimed = {**load, "websocket": {}}
+    assert experiment_of({**file, "load": untimed, "cluster": {"generators": 2}}).generators == 2
+    older = resolved_yaml(made).replace("generators: 1", "generators: 2")
+    assert parse_experiment(older, "f.yaml").generators == 2, "the file of an older run can still be read"
+
+
 def test_a_server_that_drives_itself_is_loaded_by_nobody() -> None:
     subject = {"command": "x {statsd_port}"}
     file = {"name": "n", "subject": {**subject, "counts": "done"}, "load": {}, "cluster": {"generators": 1}}

@@ -45,3 +45,13 @@ def check_generators(experiment: Experiment, root: Node) -> Iterator[FileProblem
             "the load generator runs on other nodes, and the server has its node to itself: leave pinning out, or use "
             "host.cpus"
         )
+
+
+def check_one_clock(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that deliveries, which are timed from the stamp of their sender, are made and received on one node."""
+    websocket = experiment.load.websocket
+    if experiment.generators > 1 and websocket is not None and websocket.stamp_after is not None:
+        yield root.at("load", "websocket", "stamp_after").problem(
+            "a delivery is timed by one clock, and each node that makes the load has its own: write generators: 1, or "
+            "leave stamp_after out"
+        )
