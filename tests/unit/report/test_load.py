@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_the_users_of_websockets_are_told_of() -> None:
     parts = {
         "joins_started": 12, "joined": 11, "rejoined": 1, "joins_failed": {"connect_timeout": 1},
         "join_time_ns": histogram([2_000_000] * 11), "drops": {"closed": 1}, "close_codes": {"1001": 1},
-        "messages_received": 5, "unsolicited": 0, "unmatched": 0, "published": 0, "delivered": 0,
+        "messages_received": 5, "unsolicited": 0, "unmatched": 1_200, "published": 0, "delivered": 0,
         "delivery_time_ns": histogram([]), "published_in_window": 0, "delivered_in_window": 0, "tallies": {"w": 9},
     }  # fmt: skip
     summaries = [summary(Figures(summary={"websocket": parts}))]
@@ -91,6 +92,8 @@ def test_the_users_of_websockets_are_told_of() -> None:
     lines = load_text(merged, LOAD, crowd).splitlines()
     assert "joined        11, in 2.00 ms at the median, 2.00 ms at p99; 1 joins failed (1 connect_timeout)" in lines
     assert "lost          1 (1 closed; close codes 1001 (1)), joined again 1" in lines
+    assert "unmatched     1,200 messages answered nothing" in lines
+    assert crowd is not None and "unmatched" not in load_text(merged, LOAD, replace(crowd, unmatched=0))
     told = load_document(merged, LOAD, crowd)["websocket"]
     assert (told["joined"], told["drops"], told["tallies"]) == (11, {"closed": 1}, {"w": 9})
     assert told["join_time_ns"]["count"] == 11 and told["delivery_time_ns"]["p50"] is None

@@ -10,7 +10,7 @@ from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from powerband.base.units import format_duration, joined, significant
+from powerband.base.units import format_duration, joined, plural, significant
 from powerband.loads.measured import (
     RESPONSE,
     due_requests,
@@ -91,7 +91,7 @@ def interval_text(interval: FleetInterval, began_ns: int) -> str:
 
 
 def _crowd_lines(crowd: Crowd) -> Iterator[str]:
-    """Join times and failed joins, then the connections lost after joining."""
+    """Join times and failed joins, then the connections lost after joining, and messages that answered nothing."""
     times = crowd.join_times
     took = (
         f", in {format_duration(times.quantile(0.5))} at the median, {format_duration(times.quantile(0.99))} at p99"
@@ -103,6 +103,8 @@ def _crowd_lines(crowd: Crowd) -> Iterator[str]:
     if crowd.dropped:
         codes = f"; {codes_text(crowd.close_codes)}" if crowd.close_codes else ""
         yield f"lost          {crowd.dropped:,} ({counted(crowd.drops)}{codes}), joined again {crowd.rejoined:,}"
+    if crowd.unmatched:
+        yield f"unmatched     {plural(crowd.unmatched, 'message')} answered nothing"
 
 
 def load_document(

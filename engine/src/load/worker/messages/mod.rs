@@ -71,10 +71,10 @@ impl Protocol for Messages {
         member.ending |= matches!(heard.last(), Some(Heard::Closed { .. } | Heard::Violated | Heard::Refused { .. }));
         let leaving = core.slots[index].state == State::Closing;
         for what in heard.drain(..) {
-            if leaving {
-                continue;
+            // A message that was taken for an answer leaves one answer over, which comes last.
+            if !leaving || what == Heard::Unmatched {
+                self.heed(core, index, what);
             }
-            self.heed(core, index, what);
         }
         self.desk.heard = heard;
         if leaving && self.members[index].ending {
