@@ -21,6 +21,7 @@ from powerband.base.yaml_document import Node, from_plain, join, merge, parse_ya
 from powerband.files.checks.capacity_checks import check_capacity, with_users
 from powerband.files.checks.claim_checks import check_claim_settings, check_claim_units, check_claims, check_published
 from powerband.files.checks.cluster_checks import check_generators, check_one_clock
+from powerband.files.checks.deployed_checks import check_tally
 from powerband.files.checks.factor_checks import check_factors
 from powerband.files.checks.load_checks import (
     check_budget,
@@ -154,10 +155,11 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     experiment = _checked(Experiment, tree, problems, reported)
 
     # Checks on the models: a group runs only if all before it found nothing.
-    of_metrics = (check_page, check_direction, check_conditions, check_burst)
+    of_claims = check_claim_units, check_claim_settings
+    of_metrics = check_page, check_direction, check_conditions, check_burst
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, check_generators, check_used, kind.check_experiment, check_every_load),
-        (kind.check_to_run, check_one_clock, check_claim_units, check_claim_settings, *of_metrics) if to_run else (),
+        (kind.check_to_run, check_one_clock, check_tally, *of_claims, *of_metrics) if to_run else (),
         (check_soak, check_regret),
         (check_budget, check_measure, check_metric_names, check_published),
     )

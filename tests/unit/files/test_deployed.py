@@ -73,6 +73,15 @@ def test_what_else_cannot_be() -> None:
     assert written({"url": "http://app-1/"}, allow_hosts=["app-1"]).allow_hosts == ("app-1",)
 
 
+def test_a_count_that_no_start_of_the_server_begins_anew_is_not_compared_with_the_messages_of_a_trial() -> None:
+    load = {"users": 2, "websocket": {"tally": "count "}, "scenario": [{"message": "x"}]}
+    url = {"url": "ws://127.0.0.1:8080/"}
+    assert "load.websocket.tally: the server runs already" in refused(url, load=load)
+    made = written({**url, "deployed": {"command": "./restart {n}"}}, load=load)
+    assert made.load.websocket is not None and made.load.websocket.tally is not None
+    assert written(url, load={**load, "websocket": {}}).subject.deployed is not None
+
+
 @pytest.mark.parametrize("name", ["build", "java_home", "dotnet", "link_a", "postgresql_port", "postgresql_password"])
 def test_a_parameter_with_the_name_of_what_only_a_start_has_is_refused(name: str) -> None:
     said = refused({"apply": [{"post": f"/knob?n={{n}}&b={{{name}}}"}]}, factors={"n": [1, 2], name: ["a", "b"]})

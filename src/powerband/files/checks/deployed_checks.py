@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
-from powerband.model.experiment import Subject, SubjectStop
+from powerband.model.experiment import Experiment, Subject, SubjectStop
 from powerband.model.host_use import HostUse
 from powerband.model.subjects import BUILT_IN, knob_templates
 from powerband.model.templates import placeholders
@@ -79,4 +79,15 @@ def _check_beside(root: Node) -> Iterator[FileProblem]:
     if root.at("load", "jmeter").value is not None:
         yield root.at("load", "jmeter").key_problem(
             "a JMeter plan drives only servers that powerband starts: write its requests as load.scenario"
+        )
+
+
+def check_tally(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that the server's own count of messages begins anew with each trial. The count of a server that runs
+    already goes on, unless a command that changes the server starts it again."""
+    deployed, websocket = experiment.subject.deployed, experiment.load.websocket
+    if deployed is not None and deployed.command is None and websocket is not None and websocket.tally is not None:
+        yield root.at("load", "websocket", "tally").problem(
+            "the server runs already, so that its count goes on from one trial to the next, and is compared with the "
+            "messages of one: leave tally out, or have subject.deployed.command start the server again"
         )

@@ -169,8 +169,8 @@ def _tally_problem(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
     elif counted_by > total.sent:
         yield Problem(
             "tally_differs",
-            f"{workers} counted {counted_by:,} messages, and {total.sent:,} were sent: the server counts some twice, "
-            "or somebody else sends to it as well",
+            f"{workers} counted {counted_by:,} messages, and {total.sent:,} were sent: the server had counted before, "
+            "counts some twice, or somebody else sends to it as well",
         )
 
 
