@@ -136,6 +136,14 @@ def test_answers_that_match_no_message_explain_timeouts(
     assert any(problem.code == "unasked_messages" for problem in result.problems) is (match == "order")
 
 
+@pytest.mark.parametrize(("answered", "told"), [((False, False), False), ((False, True), True)])
+def test_a_message_is_taken_for_an_answer_only_where_one_is_awaited(
+    tmp_path: Path, answered: tuple[bool, ...], told: bool
+) -> None:
+    of = load(scenario=[{"name": "x", "message": "x", "answered": each} for each in answered])
+    assert ("unasked_messages" in codes(measured(tmp_path, of=of, unmatched=1_200))) is told
+
+
 @pytest.mark.parametrize(("reason", "ours"), [("timeout", True), ("heartbeat", True), ("closed", False)])
 def test_messages_of_users_whom_the_generator_gave_up_are_not_said_to_be_lost_by_the_server(
     tmp_path: Path, reason: str, ours: bool

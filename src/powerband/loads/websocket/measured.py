@@ -121,7 +121,8 @@ def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
         )
     if crowd.dropped:
         yield Problem("users_dropped", _dropped_text(crowd), fatal=False)
-    if crowd.unmatched and load.websocket is not None and load.websocket.match == "order":
+    by_order = load.websocket is not None and load.websocket.match == "order"
+    if crowd.unmatched and by_order and any(step.answered for step in load.scenario):
         yield Problem(
             "unasked_messages",
             f"{crowd.unmatched:,} messages came to users who waited for no answer: one that comes while a user waits "
