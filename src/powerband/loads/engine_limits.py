@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from powerband.base.hosts import LOADABLE, split_url
 from powerband.loads.engine_specs import DESCRIPTORS_RESERVED, fleet_shape
 from powerband.model.experiment import Experiment
-from powerband.processes.engine_process import descriptor_limit, raising_descriptors
+from powerband.processes.engine_process import descriptor_limit, raising_descriptors, subject_descriptor_limit
 from powerband.processes.failures import TrialFailed
 from powerband.processes.ports import local_ports
 
@@ -22,12 +22,14 @@ def foreseen(experiment: Experiment) -> list[str]:
         return []  # the limits are those of other machines
     users = max((experiment.load_for(setting).users or 0 for setting in experiment.settings()), default=0)
     host = split_url(experiment.subject.url, LOADABLE).hostname or ""
-    return list(_sentences(users, host, descriptor_limit(), local_ports()))
+    starts_with = None if experiment.subject.deployed is not None else subject_descriptor_limit()
+    return list(_sentences(users, host, descriptor_limit(), local_ports(), starts_with))
 
 
-def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[str]:
+def _sentences(users: int, host: str, descriptors: int, ports: int, starts_with: int | None) -> Iterator[str]:
     """Yields the sentences. `descriptors`: how many one process may open; `ports`: how many connections one address may
-    open."""
+    open; `starts_with`: how many descriptors the server may open unless it raises its limit; None: not known, since it
+    runs already."""
     try:
         fleet = fleet_shape(users, descriptors, host, ports)
     except TrialFailed as failed:
@@ -38,8 +40,14 @@ def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[
         engines = f"{len(fleet)} process{'' if len(fleet) == 1 else 'es'}"
         addresses = f" with {len(sources)} source addresses ({sources[0]} to {sources[-1]})" if sources else ""
         yield f"{users:,} users take {engines} of the load generator{addresses}, each with {descriptors:,} descriptors."
-    if (needed := users + DESCRIPTORS_RESERVED) > descriptors:
+    needed = users + DESCRIPTORS_RESERVED
+    if starts_with is None or needed <= starts_with:
+        return
+    need = f"{users:,} users need several processes, or a limit of {needed:,} ({raising_descriptors(needed)})."
+    if needed > descriptors:
+        yield f"One process of the server may open {descriptors:,} descriptors too: {need}"
+    else:
         yield (
-            f"One process of the server may open {descriptors:,} descriptors too: {users:,} users need several "
-            f"processes, or a limit of {needed:,} ({raising_descriptors(needed)})."
+            f"One process of the server starts with a limit of {starts_with:,} descriptors: unless it raises that "
+            f"itself, {need}"
         )

@@ -33,6 +33,12 @@ def descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
+def subject_descriptor_limit() -> int:
+    """Returns how many descriptors a server may open that is started now: it gets the soft limit, and may raise that
+    itself."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def raising_descriptors(needed: int) -> str:
     """The command that lets the user's shell, and so powerband and its server, open so many files."""
     return f"`sudo prlimit --pid $$ --nofile={needed}` in this shell"

@@ -15,6 +15,7 @@ from powerband.base.machine import Noise
 from powerband.base.units import time_text
 from powerband.loads import engine_limits as limits
 from powerband.loads import kind_of
+from powerband.model.deployed import Deployed
 from powerband.model.experiment import ClusterUse, Experiment
 from powerband.model.load import Load
 from powerband.model.plan import TrialSpec
@@ -283,6 +284,7 @@ def test_a_warm_up_takes_as_long_as_one_pass_through_a_scenario(think: str, step
 
 def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "descriptor_limit", lambda: 20_000)
+    monkeypatch.setattr(limits, "subject_descriptor_limit", lambda: 1_000)
     monkeypatch.setattr(limits, "local_ports", lambda: 28_232)
     many = made().model_copy(update={"load": Load(users=42_000)})
     assert limits.foreseen(many) == [
@@ -292,6 +294,14 @@ def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.Monk
         "42,048 (`sudo prlimit --pid $$ --nofile=42048` in this shell).",
     ]
     assert limits.foreseen(made()) == []
+    few, more = (made().model_copy(update={"load": Load(users=users)}) for users in (952, 953))
+    assert limits.foreseen(few) == []
+    assert limits.foreseen(more) == [
+        "One process of the server starts with a limit of 1,000 descriptors: unless it raises that itself, 953 users "
+        "need several processes, or a limit of 1,001 (`sudo prlimit --pid $$ --nofile=1001` in this shell)."
+    ]
+    runs_already = more.subject.model_copy(update={"deployed": Deployed()})
+    assert limits.foreseen(more.model_copy(update={"subject": runs_already})) == [], "its limit is not known"
     (said,) = limits.foreseen(made().model_copy(update={"load": Load(users=2_000_000)}))
     assert said.startswith("This machine cannot hold 2,000,000 users: the load may need 2000000 connections")
 
