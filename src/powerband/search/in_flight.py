@@ -65,6 +65,7 @@ class InFlight(Generic[B]):
         self.wall_s = 0.0
         self._open: dict[int, B] = {}
         self._lasted_s: dict[int | None, list[float]] = {}  # the measured trials, by their `window_ns`
+        self._short_ns = experiment.screened_ns  # that of short trials
 
     @property
     def budget_s(self) -> float:
@@ -83,12 +84,14 @@ class InFlight(Generic[B]):
 
     def lasts_s(self, window_ns: int | None) -> float:
         """The mean time of the measured trials with this measured time; if there is none, the mean of all others,
-        corrected by the difference of the measured times. Before the first: what a lean server would take. A trial that
-        failed says nothing, since most of its time is a timeout."""
+        corrected by the difference of the measured times. Short trials are among those only until a full one was
+        measured, since they hardly warm up. Before the first: what a lean server would take. A trial that failed says
+        nothing, since most of its time is a timeout."""
         if took_s := self._lasted_s.get(window_ns):
             return sum(took_s) / len(took_s)
         load, measure = self._experiment.load, self._experiment.measure
-        others = self._lasted_s.items()
+        full = {other: took_s for other, took_s in self._lasted_s.items() if other is None or other != self._short_ns}
+        others = (full or self._lasted_s).items()
         rest_s = [each - (other or load.duration_ns) / 1e9 for other, took_s in others for each in took_s]
         if not rest_s:
             warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns

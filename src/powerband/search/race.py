@@ -217,13 +217,18 @@ class RacePlanner:
                 continue
             self._results = sorted([*self._results, *block.results], key=lambda each: each.number)
             self._extra += block.lost and block.stage is Stage.COMPARE
-            self._compared += block.stage is Stage.COMPARE and not block.lost
+            if block.stage is Stage.COMPARE and not block.lost:
+                self._compared += 1
+                if self._compared == 1:
+                    self._set_rounds()
             if block.stage is Stage.CONFIRM:
                 self._confirm_blocks += block.lost
                 self._ahead -= block.lost
                 if self._confirming:
                     self._reconsider(self._confirming[0])
                     self._enough_confirmed()
+                if self._confirming:
+                    self._confirm_blocks = self._in_time(self._confirm_blocks)
             elif self._ended_by == "running":
                 self._blocks += 1
                 self._block_over()
@@ -429,9 +434,14 @@ class RacePlanner:
         """The number of blocks that confirm a race of short trials alone, or one that began full trials with no time
         kept free for them. They are as many as end within the budget; where none was asked for, `FRESH_MIN` if there is
         time, since an answer does not rest on short trials alone then."""
-        asked, pair = self._experiment.design.confirm, min(2, len(self._settings))
-        wanted = range(self._confirm_blocks, 0, -1) if asked else (FRESH_MIN,)
-        return next((blocks for blocks in wanted if self._trials.fits(Further(blocks, pair))), 0)
+        if self._experiment.design.confirm:
+            return self._in_time(self._confirm_blocks)
+        return FRESH_MIN if self._in_time(FRESH_MIN) == FRESH_MIN else 0
+
+    def _in_time(self, blocks: int) -> int:
+        """How many of so many blocks that confirm end within the budget."""
+        each = 1 if self._agreed else min(2, len(self._settings))
+        return next((some for some in range(blocks, 0, -1) if self._trials.fits(Further(some, each))), 0)
 
     def _reconsider(self, named: Setting) -> None:
         """Continues the race without the setting that is being confirmed, if more of its starts failed than may.
@@ -497,16 +507,21 @@ class RacePlanner:
         return True
 
     def _set_window(self, window_ns: int | None) -> None:
-        """Sets the measured time of the full trials, and how many rounds of them take no longer than `measure.repeats`
-        of those of the experiment. Where answers took longer than short trials, it stays that of the experiment, if
-        such trials fit into the budget."""
+        """Sets the measured time of the full trials, and how many rounds of them there may be. Where answers took
+        longer than short trials, it stays that of the experiment, if such trials fit into the budget."""
         late = outlast_short_trials(self._live, [*self._results, *self._trials.partial(Stage.SCREEN)])
         self._window_ns = None if late else window_ns
         if not self._trials.fits(*self._wanted):
             self._window_ns = window_ns
+        self._set_rounds()
+
+    def _set_rounds(self) -> None:
+        """Sets how many rounds of full trials take no longer than `measure.repeats` of those of the experiment; at
+        least as many as have begun. The first round shows how long full trials take: short ones hardly warm up."""
         longer = self._trials.lasts_s(None) / self._trials.lasts_s(self._window_ns)
         in_time = int(self._experiment.measure.repeats * longer)
-        self._rounds = min(rounds_most(self._experiment, self._window_ns), in_time)
+        begun = self._begun - self._screens - self._extra
+        self._rounds = max(begun, min(rounds_most(self._experiment, self._window_ns), in_time))
 
     def _look(self) -> bool:
         """Eliminates the settings that the last block has shown to be beaten; True if nothing is open any more."""

@@ -66,10 +66,10 @@ class BlockTrials(InFlight[OpenBlock]):
     trial in which the server under test answered nothing is not repeated, since the result would be the same. A setting
     that has only ever failed by the server's own fault (never ready, died, answered nothing) is eliminated once a block
     has spent all its attempts on it, or a second block has failed: see `left`. An interrupted trial is repeated at once
-    and costs no retry; a trial whose node was lost ends its block, since a comparison stays within a node. The first
-    block is cut short once its trials show that it would not end within the budget (see `_goes_on`); after it, a block
-    begins, and a trial is repeated, only if that would end within the budget (see `fits`). `told`: number of trials in
-    the run before these; `nodes`: how many nodes run trials."""
+    and costs no retry; a trial whose node was lost ends its block, since a comparison stays within a node. After the
+    first block, a block begins, and a trial is repeated, only if that would end within the budget (see `fits`). That
+    block, and those up to the first of full trials, are cut short once their trials show that they would not end within
+    it (see `_goes_on`). `told`: number of trials in the run before these; `nodes`: how many nodes run trials."""
 
     def __init__(
         self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0, nodes: int = 1
@@ -84,6 +84,7 @@ class BlockTrials(InFlight[OpenBlock]):
         self.spent_s = 0.0  # total time of the finished trials
         self._failed_s = 0.0  # of these, the time of those that were not measured
         self._ended_before = 0  # blocks
+        self._pace_known = False  # a block of full trials has ended
         self.ended: list[OpenBlock] = []
         self._failures: Counter[Setting] = Counter()  # in all blocks
         self._failed_blocks: Counter[Setting] = Counter()
@@ -139,7 +140,7 @@ class BlockTrials(InFlight[OpenBlock]):
             return
         else:
             self._count(block, spec, result)
-        if not self._ended_before and not self._goes_on(block):
+        if not self._pace_known and not self._goes_on(block):
             self.cut()
         self._end_blocks()
 
@@ -155,6 +156,7 @@ class BlockTrials(InFlight[OpenBlock]):
         over = self._close()
         self.ended += over
         self._ended_before += len(over)
+        self._pace_known |= any(block.stage is not Stage.SCREEN for block in over)
 
     def _count(self, block: OpenBlock, spec: TrialSpec, result: TrialResult) -> None:
         """Counts a valid trial, schedules a retry, or records that the setting only fails."""
@@ -180,12 +182,12 @@ class BlockTrials(InFlight[OpenBlock]):
         Each trial is taken to last `lasts_s`. Nodes share the trials, but a block runs on one node."""
         return self._end_s(*further) <= self.budget_s
 
-    def _goes_on(self, first: OpenBlock) -> bool:
-        """True if the first block may go on: its next trial must end within the budget, and so must the whole block,
-        but for the time that failed trials took."""
-        coming = (first.queue or first.retry)[:1]
-        before_s = [each.took_s or 0.0 for each in first.results if (each.setting, each.attempt + 1, None) in coming]
-        next_s = max([self.lasts_s(first.window_ns), *before_s]) if coming else 0.0
+    def _goes_on(self, block: OpenBlock) -> bool:
+        """True if a block begun before it was known how long full trials take may go on: its next trial must end within
+        the budget, and so must the whole block, but for the time that failed trials took."""
+        coming = (block.queue or block.retry)[:1]
+        before_s = [each.took_s or 0.0 for each in block.results if (each.setting, each.attempt + 1, None) in coming]
+        next_s = max([self.lasts_s(block.window_ns), *before_s]) if coming else 0.0
         return max(self._end_s() - self._failed_s, self.wall_s + next_s) <= self.budget_s
 
     def _end_s(self, *further: Further) -> float:

@@ -90,6 +90,25 @@ def test_a_race_with_its_confirmation_ends_within_the_budget(nodes: int, budget_
 
 
 @NODES
+@pytest.mark.parametrize(("step", "stage"), [(0.03, Stage.COMPARE), (0.4, Stage.CONFIRM)], ids=["near", "far apart"])
+def test_a_race_whose_full_trials_warm_up_for_long_ends_within_the_budget(
+    nodes: int, step: float, stage: Stage
+) -> None:
+    """A short trial hardly warms up: it takes 2 s, a full one 35 s. Where the settings are near, there is no time for
+    a round of full trials; where one is far ahead, for two of the three rounds of fresh starts."""
+    made = race_of(7, repeats=12, budget="180s", confirm=3, screen="500ms")
+
+    def warming(spec: TrialSpec) -> TrialResult:
+        noise = float(np.random.default_rng(spec.number).normal(0, 0.01))
+        rate = 1000.0 * (1 - step) ** threads(spec) * (1 + noise)
+        return result_of(spec, {"goodput_per_s": rate}, 2.0 if spec.stage is Stage.SCREEN else 35.0)
+
+    wall_s, results = run(made, nodes, warming)
+    assert wall_s <= 180.0
+    assert stage in {result.stage for result in results}
+
+
+@NODES
 def test_each_node_searches_for_capacities_within_the_budget(nodes: int) -> None:
     """A round of two settings takes 20 s."""
     made = capacity_experiment((1, 2), repeats=10, design=Design(budget="100s", seed=7))

@@ -384,15 +384,34 @@ def test_full_trials_measure_as_long_as_the_margin_or_the_bound_needs_but_no_lon
     assert {spec.window_ns for spec in specs if spec.stage is Stage.COMPARE} == {window_ns}
 
 
-@pytest.mark.parametrize(("around_s", "rounds"), [(0.5, 30), (1.0, 30), (2.0, 30), (3.0, 21), (4.0, 17), (8.0, 10)])
-def test_shorter_trials_leave_time_for_more_rounds(around_s: float, rounds: int) -> None:
-    """None of these races can decide; each takes at most the time of ten rounds of full trials."""
-    made, specs, analysis = screened(EQUAL, noisy, around_s=around_s, confirm=0, objective={"margin": 0.01})
+@pytest.mark.parametrize(
+    ("around_s", "warming_s", "rounds"),
+    [
+        (0.5, 0.0, 30),
+        (1.0, 0.0, 30),
+        (2.0, 0.0, 30),
+        (3.0, 0.0, 21),
+        (4.0, 0.0, 17),
+        (8.0, 0.0, 10),
+        (1.0, 6.0, 18),
+        (1.0, 31.0, 12),
+    ],
+)
+def test_shorter_trials_leave_time_for_more_rounds(around_s: float, warming_s: float, rounds: int) -> None:
+    """None of these races can decide; each takes at most the time of ten rounds of full trials. `warming_s`: by so much
+    longer than short trials full ones warm up."""
+
+    def warming(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        more_s = 0.0 if spec.stage is Stage.SCREEN else warming_s
+        return replace(noisy(spec, result), took_s=(result.took_s or 0.0) + more_s)
+
+    made, specs, analysis = screened(EQUAL, warming, around_s=around_s, confirm=0, objective={"margin": 0.01})
     full = [spec for spec in specs if spec.stage is Stage.COMPARE]
     assert len({spec.block for spec in full}) == rounds
     window_ns = full[0].window_ns
-    took_s = around_s + (window_ns or made.load.duration_ns) / 1e9
-    assert rounds * took_s <= made.measure.repeats * (around_s + made.load.duration_ns / 1e9)
+    besides_s = around_s + warming_s
+    took_s = besides_s + (window_ns or made.load.duration_ns) / 1e9
+    assert rounds * took_s <= made.measure.repeats * (besides_s + made.load.duration_ns / 1e9)
     assert rounds <= rounds_most(made, window_ns)
     assert analysis.race is not None and analysis.race.ended_by == "blocks"
     assert analysis.race.grid_trials == rounds * len(EQUAL)
