@@ -19,7 +19,7 @@ from powerband.analyze.settings.constraints import shortfalls
 from powerband.analyze.trial.faults import has_figure, is_first_start, shown_codes, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.errors import UsageError
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Design, Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec, numbers_of
 from powerband.model.results import TrialResult
 from powerband.search.in_flight import Attempt, Block, InFlight
@@ -131,12 +131,17 @@ class Explorer(InFlight[_Tried]):
         design = self._experiment.design
         if design.budget_ns is None:
             return design.finalists
-        trials = self.budget_left_s / self.lasts_s(None)
-        blocks, confirms = (math.ceil(each / self._nodes) for each in (2, design.confirm))  # one after the other
-        return max(2, min(design.finalists, int((trials - 2 * confirms) // blocks)))
+        return finalists_within(design, self.budget_left_s / self.lasts_s(None), nodes=self._nodes)
 
     def _out_of_time(self) -> bool:
         return bool(self._results) and self.wall_s + self.lasts_s(None) > BUDGET_SHARE * self.budget_s
+
+
+def finalists_within(design: Design, trials: float, *, nodes: int = 1) -> int:
+    """The most settings of which two blocks, and the confirmation, are no more than so many trials on each node; at
+    least two, at most `design.finalists`."""
+    blocks, confirms = (math.ceil(each / nodes) for each in (2, design.confirm))  # one after the other
+    return max(2, min(design.finalists, int((trials - 2 * confirms) // blocks)))
 
 
 def _is_own(result: TrialResult) -> bool:

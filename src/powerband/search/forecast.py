@@ -19,12 +19,12 @@ from powerband.loads import kind_of
 from powerband.loads.driver import SCREEN_WARMUP_NS
 from powerband.loads.engine_limits import foreseen
 from powerband.loads.measured import requests_for
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Design, Experiment
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage
 from powerband.model.warmup import COMPILING_MORE
-from powerband.search.explore import BUDGET_SHARE
+from powerband.search.explore import BUDGET_SHARE, finalists_within
 from powerband.search.outlook import SEED, simulate_untried
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.screening import window_for
@@ -198,12 +198,17 @@ class _Parts:
     def trials(self, blocks: int) -> int:
         return self.explored + self.raced * blocks + self.confirming
 
-    def blocks_within(self, budget_ns: int | None) -> int:
-        if budget_ns is None:
-            return self.blocks
-        explored_ns = min(self.explored * self.trial_ns, BUDGET_SHARE * budget_ns)
-        left_ns = budget_ns - explored_ns - self.short_ns - self.confirming * self.trial_ns
-        return max(0, min(self.blocks, int(left_ns // (self.raced * self.trial_ns))))
+    def within(self, design: Design) -> _Parts:
+        """The parts that the budget has time for. Before an exploration's race the finalists are as few as two blocks
+        need; without short trials, a second block comes before the time to confirm (`race.py`)."""
+        if design.budget_ns is None:
+            return self
+        explored_ns = min(self.explored * self.trial_ns, BUDGET_SHARE * design.budget_ns)
+        trials = max(0.0, design.budget_ns - explored_ns - self.short_ns) / self.trial_ns
+        raced = min(self.raced, finalists_within(design, trials)) if self.explored else self.raced
+        whole, confirmed = int(trials // raced), int(max(0.0, trials - self.confirming) // raced)
+        blocks = confirmed if self.short else max(confirmed, min(2, whole))
+        return replace(self, raced=raced, blocks=min(self.blocks, blocks))
 
 
 def blocks_most(experiment: Experiment) -> int:
@@ -219,9 +224,9 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
     if requests_for(objective.metric):  # percentiles differ several times as much from start to start
         return None
     race, confidence = experiment.design.order == "race", objective.confidence
-    blocks = parts.blocks_within(experiment.design.budget_ns)
-    most = parts.blocks if race else None
-    finds = smallest_difference(noise.sd, parts.raced, blocks, confidence, most=most) if blocks >= 2 else None
+    held, most = parts.within(experiment.design), parts.blocks if race else None
+    blocks = held.blocks
+    finds = smallest_difference(noise.sd, held.raced, blocks, confidence, most=most) if blocks >= 2 else None
     enough = blocks_to_find(objective.margin, noise.sd, parts.raced, confidence, race=race)
     margin_ns = None
     if enough is not None:

@@ -67,6 +67,13 @@ def test_a_large_space_is_explored_and_its_finalists_race() -> None:
     assert (expected(50, order="race").explored, expected(200).explored) == (0, 0)
 
 
+def test_a_budget_leaves_as_few_finalists_as_two_rounds_need() -> None:
+    """Half of the budget holds 23 trials of 13 s: two rounds of eight, and six fresh starts."""
+    reach = expected(200, order="race", budget="600s").reach
+    assert reach is not None and reach.blocks == 2
+    assert reach.finds == smallest_difference(0.02, 8, 2, 0.95, most=12)
+
+
 def test_what_it_finds_is_the_width_of_its_own_intervals() -> None:
     reach = expected(order="race").reach
     assert reach is not None and reach.finds is not None
@@ -102,6 +109,8 @@ def test_a_budget_leaves_time_for_fewer_blocks() -> None:
     assert blocks(f"{trial_s * (6 + 4 * 5) - 1}s") == 4
     assert blocks("100h") == 12
     assert blocks(f"{2 * trial_s * (6 + 12 * 3)}s", settings=200) == 3, "the exploration gets half at most"
+    assert blocks(f"{trial_s * 3 * 2}s", settings=3) == 2, "without a look there is nothing to confirm"
+    assert blocks(f"{trial_s * 3 * 2 - 1}s", settings=3) == 1
     assert 0.9 < expected(order="race", budget="5m").expected_ns / (300 * 10**9) <= 1
 
 
