@@ -471,8 +471,8 @@ class Experiment(Frozen):
     @property
     def is_race(self) -> bool:
         """True if settings are eliminated during the run, judged after each block. A capacity search has its own
-        procedure."""
-        return self.design.order == "race" and not self.objective.is_capacity
+        procedure, and a single setting has no rival: it is only measured."""
+        return self.design.order == "race" and not self.objective.is_capacity and self._has_more_than(1)
 
     @property
     def may_end_early(self) -> bool:
@@ -561,8 +561,11 @@ class Experiment(Frozen):
     def explores(self) -> bool:
         """True if the space is too large to race whole, so that only finalists of an exploration race."""
         whole = self.design.vary == "all"  # with one factor changed at a time, each change is wanted
-        most = self.design.explore_above
-        if not (self.is_race and whole) or count_settings(self.factors, "all") <= most:
+        return self.is_race and whole and self._has_more_than(self.design.explore_above)
+
+    def _has_more_than(self, most: int) -> bool:
+        """True if there are more settings; they are only made where the server may not read some of their values."""
+        if count_settings(self.factors, self.design.vary) <= most:
             return False
         return not self._conditions or len(self.settings()) > most
 

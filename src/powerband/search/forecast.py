@@ -97,7 +97,7 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
         )
     parts = _Parts.of(experiment)
     blocks, likely_ns = parts.blocks, _likely_ns(experiment, noise, parts)
-    if _races(experiment, parts):
+    if experiment.is_race:
         blocks = rounds_most(experiment, window_for(experiment, 0.0, 0.0))  # if trials are as short as may be
     most = round(parts.longest_trial_ns * parts.trials(parts.blocks) + parts.slots_ns) + parts.longest_short_ns
     longest = round(most * (1 + experiment.measure.retry_budget))
@@ -113,17 +113,13 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
         likely_ns[1],
         longest,
         _reach(experiment, noise, parts),
-        between_ns=(likely_ns[0], likely_ns[2]) if _varies(experiment, parts) else None,
+        between_ns=(likely_ns[0], likely_ns[2]) if _varies(experiment) else None,
     )
 
 
-def _races(experiment: Experiment, parts: _Parts) -> bool:
-    return experiment.is_race and parts.raced > 1
-
-
-def _varies(experiment: Experiment, parts: _Parts) -> bool:
+def _varies(experiment: Experiment) -> bool:
     """True if the results decide how long the run takes."""
-    return experiment.objective.is_capacity or _races(experiment, parts)
+    return experiment.objective.is_capacity or experiment.is_race
 
 
 def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int, ...]:
@@ -131,7 +127,7 @@ def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int
     usually and at most; for any other plan the same time thrice."""
     if experiment.objective.is_capacity:
         return _search_ns(experiment, parts)
-    if not _races(experiment, parts):
+    if not experiment.is_race:
         return (round(parts.trial_ns * parts.trials(parts.blocks)) + parts.slots_ns,) * 3
     trial_s, short_s = parts.trial_ns / 1e9, parts.short_ns / max(1, parts.short) / 1e9
     around_s = trial_s - experiment.load.duration_ns / 1e9
@@ -179,8 +175,7 @@ class _Parts:
         raced = min(design.finalists, explored) if explored else len(settings)
         looked = [load for load in loads if kind_of(experiment).counts_slots(experiment, load)]
         looks_ns = sum(2 * min(_SLOTS_LOOK_NS, load.duration_ns) for load in looked)
-        # The winner and its rival. A single setting has nothing to be confirmed against, and no winner was chosen.
-        confirming = design.confirm * 2 if experiment.is_race and raced > 1 else 0
+        confirming = design.confirm * 2 if experiment.is_race else 0  # the winner and its rival
         short = experiment.screen_blocks * raced
         short_ns = [short * _short_ns(experiment, loads[0], longest=longest) for longest in (False, True)]
         return cls(
@@ -223,7 +218,7 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
         return None
     if requests_for(objective.metric):  # percentiles differ several times as much from start to start
         return None
-    race, confidence = experiment.design.order == "race", objective.confidence
+    race, confidence = experiment.is_race, objective.confidence
     held, most = parts.within(experiment.design), parts.blocks if race else None
     blocks = held.blocks
     finds = smallest_difference(noise.sd, held.raced, blocks, confidence, most=most) if blocks >= 2 else None
@@ -275,7 +270,7 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
     if experiment.objective.is_capacity:
         tried = f"each looked at once and then tried at {plural(blocks - 1, 'rate')} at most"
         return f"{plural(count, 'setting')}, {tried}: at most {plural(expected.trials, 'trial')}"
-    if not experiment.is_race or count == 1:
+    if not experiment.is_race:
         return f"{plural(count, 'setting')} x {plural(blocks, 'round')} = {plural(expected.trials, 'trial')}"
     first = f"{plural(count, 'setting')}"
     if expected.explored:

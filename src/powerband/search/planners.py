@@ -20,7 +20,7 @@ def planner_for(experiment: Experiment, seed: int, *, nodes: int = 1) -> Planner
         return SoakingPlan(experiment, seed, planner_for(experiment.without_soak(), seed, nodes=nodes))
     if experiment.explores:
         return ExploringRace(experiment, seed, nodes=nodes)
-    if experiment.is_race and len(experiment.settings()) > 1:  # a single setting has no rival: it is only measured
+    if experiment.is_race:
         return RacePlanner(experiment, seed, nodes=nodes)
     if experiment.objective.is_capacity:
         return CapacityPlanner(experiment, seed, nodes=nodes)

@@ -13,8 +13,8 @@ from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable
 from powerband.analyze.stats.intervals import Scale
-from powerband.model.experiment import Claim, Experiment, Objective
-from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.experiment import Claim, Experiment, Objective, Parameter, Subject
+from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, Race, TrialResult, Verdict
 from powerband.search.race import RacePlanner
 from powerband.search.session import at_rest
@@ -55,6 +55,35 @@ def test_the_beaten_leave_and_the_rest_is_decided_before_the_last_block() -> Non
 @pytest.mark.parametrize("named", [False, True])
 def test_rules_of_thumb_are_judged_only_where_levels_are_numbers(named: bool) -> None:
     assert bool(run_experiment(race_of(5, named=named), serve).rules) is not named
+
+
+@pytest.mark.parametrize("limit_ms", [47.2, 47.6, 48.0, 48.4])
+def test_one_setting_is_judged_as_by_the_fixed_plan_that_it_runs(limit_ms: float) -> None:
+    """By five starts its p99 is below 47.5 ms; by the share that the last look at a race may spend, below 48.1 ms."""
+    waves, p99_ms = (1.0, 1.02, 0.98, 1.01, 0.99), (46, 46, 40, 46, 46)
+
+    def one(spec: TrialSpec) -> Mapping[str, float]:
+        return {"goodput_per_s": 1000 * waves[spec.block], "response_time_ns_p99": 1e6 * p99_ms[spec.block]}
+
+    objective = {"subject_to": [f"p99 < {limit_ms}ms"]}
+    raced, fixed = (
+        run_experiment(race_of(1, repeats=5, objective=objective, order=o), one) for o in ("race", "blocks")
+    )
+    assert raced.settings == fixed.settings and raced.answer == fixed.answer
+    assert bool(raced.settings[0].uncertain_because) is (limit_ms < 47.5)
+    assert raced.answer.figure is not None
+    assert raced.answer.figure.estimate.ends == raced.settings[0].estimates["goodput_per_s"].ends
+
+
+def test_a_race_has_more_than_one_setting_that_the_server_tells_apart() -> None:
+    parameters = {
+        "model": Parameter(type="string", default="fixed", help="x"),
+        "threads": Parameter(type="int", default=8, help="x", used_when={"model": ("fixed",)}),
+    }
+    subject = Subject(name="fake", command=("fake", "{model}", "{threads}"), parameters=parameters)
+    for model, races in (("fixed", True), ("cached", False)):
+        levels: dict[str, tuple[Level, ...]] = {"model": (model,), "threads": (8, 64)}
+        assert experiment(levels, subject=subject, design={"order": "race"}).is_race is races
 
 
 def test_who_is_worse_for_certain_but_by_less_than_the_margin_stays() -> None:

@@ -72,7 +72,7 @@ def check_regret(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         return
     if experiment.objective.is_capacity:
         yield regret.problem("a capacity has no such bound: leave it out, or compare under one load")
-    elif not experiment.is_race:
+    elif experiment.design.order != "race":
         yield regret.problem("it ends a race, and this plan is fixed beforehand: set design.order to race")
 
 
