@@ -123,7 +123,7 @@ def _varies(experiment: Experiment) -> bool:
 
 
 def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int, ...]:
-    """The time that the run takes: quantiles 0.1, 0.5 and 0.95 of simulated races; of a capacity search at least,
+    """The time that the run takes: quantiles 0.05, 0.5 and 0.95 of simulated races; of a capacity search at least,
     usually and at most; for any other plan the same time thrice."""
     if experiment.objective.is_capacity:
         return _search_ns(experiment, parts)
@@ -135,7 +135,7 @@ def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int
     slots_s = parts.slots_ns / 1e9 * played.raced / parts.raced
     times_s = parts.explored * trial_s + slots_s + played.times_s(short_s, trial_s, trial_s)
     times_s = times_s * np.exp(PACE_FACTOR * np.random.default_rng(SEED).standard_normal(times_s.size))
-    return tuple(round(1e9 * float(each)) for each in np.quantile(times_s, (0.1, 0.5, 0.95)))
+    return tuple(round(1e9 * float(each)) for each in np.quantile(times_s, (0.05, 0.5, 0.95)))
 
 
 def _search_ns(experiment: Experiment, parts: _Parts) -> tuple[int, ...]:

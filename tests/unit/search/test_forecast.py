@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fakes.races import Outcome, result_of, threads
@@ -176,6 +177,17 @@ def test_the_time_is_said_as_likely_as_it_is() -> None:
     found = forecast(search, ASSUMED)
     assert found.longest_ns > 2 * found.expected_ns
     assert duration_text(search, found) == "takes about 11 min (5 min to 34 min)"
+
+
+def test_nine_of_ten_simulated_races_end_within_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    full, none = np.arange(1.0, 301.0), np.zeros(300)
+    played = outlook.Played(short=none, full=full, confirm=none, raced=none + 4, spared_s=none)
+    monkeypatch.setattr("powerband.search.forecast.simulate_untried", lambda *_: played)
+    monkeypatch.setattr("powerband.search.forecast.PACE_FACTOR", 0.0)
+    between_ns = expected(order="race").between_ns
+    assert between_ns is not None
+    times_ns = 13e9 * full
+    assert np.mean((between_ns[0] <= times_ns) & (times_ns <= between_ns[1])) == pytest.approx(0.9, abs=0.005)
 
 
 def test_a_race_is_announced_with_as_many_trials_as_its_planner_counts() -> None:
