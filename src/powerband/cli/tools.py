@@ -199,7 +199,7 @@ def _pilot_text(pilot: Pilot) -> str:
         return f"interrupted: {pilot.trials} of {PILOT_TRIALS} trials"
     if pilot.sd is None or pilot.smallest_difference is None:
         return f"The pilot is inconclusive: only {pilot.trials} trials were valid, {pilot.invalid} were not."
-    difference = f"{100 * RACE_FINDS:.0f} %"
+    difference = f"{100 * RACE_FINDS:.0f} % nearly always"
     if pilot.race_blocks is None:
         race = f"No race of reasonable length finds {difference}: make the machine quieter, or measure for longer."
     else:

@@ -47,7 +47,7 @@ class Reach:
     """The differences that the run can detect, if equal trials differ by `noise`. `blocks`: the number of blocks that
     the plan and its budget allow. `finds`: the smallest difference detected with these blocks (0.02: 2 %), None with
     fewer than two. `margin`: the smallest difference that matters. `margin_blocks`, `margin_ns`: blocks and time needed
-    to detect `margin`; None if no plan of reasonable length detects it."""
+    to detect `margin` nearly always; None if no plan of reasonable length does."""
 
     noise: Noise
     blocks: int
@@ -339,9 +339,10 @@ def reach_text(reach: Reach, short: int = 0) -> str:
     noise = f"If {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"
     if reach.margin_blocks is None or reach.margin_ns is None:
-        wanted = f"more rounds cannot detect {matters}: measure longer, or on a quieter machine"
+        wanted = f"more rounds cannot find {matters} nearly always: measure longer, or on a quieter machine"
     else:
-        wanted = f"{matters} would take {plural(reach.margin_blocks, 'round')}, about {time_text(reach.margin_ns)}"
+        needed = f"{plural(reach.margin_blocks, 'round')}, about {time_text(reach.margin_ns)}"
+        wanted = f"to find {matters} nearly always would take {needed}"
     if reach.finds is None:
         there = f"there is time for {plural(reach.blocks, 'round')}, and two are needed"
         if short:
@@ -350,7 +351,7 @@ def reach_text(reach: Reach, short: int = 0) -> str:
     blocks = plural(reach.blocks, "round")
     found = f"{noise}, {found_by(blocks, reach.finds)}"
     if reach.margin_blocks is not None and reach.margin_blocks <= reach.blocks:
-        return f"{found}; {plural(reach.margin_blocks, 'round')} would find {matters}."
+        return f"{found}; {plural(reach.margin_blocks, 'round')} would find {matters} nearly always."
     return f"{found}; {wanted}."
 
 

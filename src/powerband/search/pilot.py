@@ -43,8 +43,8 @@ class Pilot:
     valid and of invalid trials. `sd`: standard deviation of the log of the goodput; None if there were too few trials.
     `smallest_difference`: half-width of the simultaneous intervals that a plan of 6 settings in 5 blocks has with this
     noise, as a ratio (0.05: 5 %); smaller differences stay inconclusive. `race_blocks`: the maximum of blocks that a
-    race of 6 settings needs to detect `RACE_FINDS`; None if no race of reasonable length does. `interrupted`: not all
-    trials were run, so there is no result."""
+    race of 6 settings needs to detect `RACE_FINDS` nearly always; None if no race of reasonable length does.
+    `interrupted`: not all trials were run, so there is no result."""
 
     trials: int
     invalid: int
@@ -123,12 +123,13 @@ def smallest_difference(
 def blocks_to_find(
     difference: float, sd: float, settings: int, confidence: float = 0.95, *, race: bool = False
 ) -> int | None:
-    """The fewest blocks whose `smallest_difference` is at most `difference`; None if `BLOCKS_MAX` are too few. `race`:
-    for a race whose maximum of blocks is that number."""
+    """The fewest blocks that find a true `difference` nearly always: their `smallest_difference`, which they find half
+    of the time, is at most half of it. None if `BLOCKS_MAX` are too few. `race`: for a race whose maximum of blocks is
+    that number."""
 
     def found(blocks: int) -> bool:
         most = blocks if race else None
-        return smallest_difference(sd, settings, blocks, confidence, most=most) <= difference
+        return 2 * smallest_difference(sd, settings, blocks, confidence, most=most) <= difference
 
     if not found(BLOCKS_MAX):
         return None
