@@ -40,9 +40,13 @@ class ExploringRace:
         told = self._explorer.told
         if self._explored:
             return told
-        design = self._experiment.design
-        raced = design.finalists * self._experiment.measure.repeats + 2 * design.confirm
+        raced = self._finalists_most * self._experiment.measure.repeats + 2 * self._experiment.design.confirm
         return told + self._explorer.to_come + raced
+
+    @property
+    def _finalists_most(self) -> int:
+        """The most settings that may race, until the exploration is over."""
+        return min(self._experiment.design.finalists, self._explorer.tried + self._explorer.to_come)
 
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         if self._race is not None and (left_s := self._race.left_s(noise, nodes)) is not None:
@@ -52,8 +56,7 @@ class ExploringRace:
             return None
         each_s = explorer.lasts_s(None)
         to_come = 0 if self._explored else explorer.to_come
-        most = min(self._experiment.design.finalists, explorer.tried + to_come)
-        settings = len(self._finalists) if self._explored else most
+        settings = len(self._finalists) if self._explored else self._finalists_most
         played = simulate_untried(self._experiment, settings, noise, explorer.around_s)
         race_s = np.median(played.times_s(each_s, each_s, each_s))
         return min(explorer.budget_left_s, (each_s * to_come + float(race_s) * (settings > 1)) / nodes)

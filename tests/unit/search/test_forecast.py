@@ -193,8 +193,8 @@ def test_nine_of_ten_simulated_races_end_within_the_range(monkeypatch: pytest.Mo
 
 
 def test_a_race_is_announced_with_as_many_trials_as_its_planner_counts() -> None:
-    short = made(7, 5, order="race", screen="500ms")
-    assert forecast(short, ASSUMED).trials == planner_for(short, 1).planned_total
+    for of in (made(7, 5, order="race", screen="500ms"), made(60, 5, order="race", explore_trials=10)):
+        assert forecast(of, ASSUMED).trials == planner_for(of, 1).planned_total
 
 
 def test_a_quieter_machine_or_fewer_settings_are_done_sooner() -> None:
