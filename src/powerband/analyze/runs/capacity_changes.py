@@ -72,7 +72,7 @@ def _by_rates(
 ) -> Change:
     both = (first, second)
     found = [capacity_of(search) for search in both]
-    estimates = [None if capacity is None else capacity.estimate for capacity in found]
+    estimates = [None if capacity is None else capacity.shown for capacity in found]
     before, after = estimates
     if before is None or after is None or first.open_above or second.open_above:
         words = [
@@ -116,4 +116,4 @@ def _range(search: Search, capacity: Capacity | None, error: float) -> tuple[flo
     if search.everywhere:
         return search.offered_per_s, math.inf
     low, high = search.edge.interval(1 - error)
-    return math.exp(low), math.inf if search.open_above else math.exp(high)
+    return 0.0 if search.unseen else math.exp(low), math.inf if search.open_above else math.exp(high)

@@ -118,6 +118,22 @@ def test_what_no_trial_exceeded_is_compared_by_the_range_in_which_it_lies() -> N
     assert back.verdict is Verdict.WORSE
 
 
+@pytest.mark.parametrize(("most_per_s", "verdict"), [(1000.0, Verdict.WORSE), (200.0, Verdict.INCONCLUSIVE)])
+def test_what_held_in_no_trial_has_no_figure_and_is_compared_by_what_it_is_below(
+    most_per_s: float, verdict: Verdict
+) -> None:
+    first = search_of(MADE, setting(1), searched(Server(most_per_s=most_per_s), 1)[1])
+    late = {"response_time_ns_p99": 60e6, "error_rate": 0.0, "goodput_per_s": 300.0}
+    trials = [result(TrialSpec(1, 1, 1, setting(1), 1, Stage.SATURATE), late)]
+    for number, rate in enumerate((700.0, 500.0, 350.0, 350.0, 350.0), start=2):
+        trials.append(result(TrialSpec(number, number, 1, setting(1), 1, Stage.CAPACITY, rate), late))
+    second = search_of(MADE, setting(1), trials)
+    assert second.unseen
+    change = capacity_change(setting(1), first, second, ("one", "two"), 0.05)
+    assert (change.verdict, change.second, change.ratio) == (verdict, None, None)
+    assert change.because == "two: held in none of 5 trials; lower rates were not tested"
+
+
 @pytest.mark.parametrize(
     ("most_per_s", "failed", "verdict"),
     [(1500.0, 12, Verdict.WORSE), (1500.0, 1, Verdict.INCONCLUSIVE), (700.0, 1, Verdict.WORSE)],
