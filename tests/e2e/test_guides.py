@@ -461,7 +461,7 @@ def test_the_first_command_with_what_others_have(tmp_path: Path) -> None:
     first = shown("../README.md", "tune")
     assert "./my-server" in first
     closed = ["--users 200 --think 1s", "--ramp 30s", "--slo 'p99<50ms,errors<0.1%'"]
-    opened = ["tune --rate 500", "--expect TEXT"]
+    opened = ["tune --rate 500 --arrivals constant", "--expect TEXT"]
     assert not {*closed, *opened} - set(ours)
     options = [word for each in closed for word in shlex.split(each.replace("30s", "500ms"))]
     options += ["--duration", "1500ms"]  # longer than the users' pause

@@ -22,14 +22,14 @@ def foreseen(experiment: Experiment) -> list[str]:
         return []  # the limits are those of other machines
     users = max((experiment.load_for(setting).users or 0 for setting in experiment.settings()), default=0)
     host = split_url(experiment.subject.url, LOADABLE).hostname or ""
-    starts_with = None if experiment.subject.deployed is not None else subject_descriptor_limit()
+    starts_with = subject_descriptor_limit() if experiment.subject.is_own_process else None
     return list(_sentences(users, host, descriptor_limit(), local_ports(), starts_with))
 
 
 def _sentences(users: int, host: str, descriptors: int, ports: int, starts_with: int | None) -> Iterator[str]:
     """Yields the sentences. `descriptors`: how many one process may open; `ports`: how many connections one address may
     open; `starts_with`: how many descriptors the server may open unless it raises its limit; None: not known, since it
-    runs already."""
+    runs already, or in a container."""
     try:
         fleet = fleet_shape(users, descriptors, host, ports)
     except TrialFailed as failed:

@@ -15,8 +15,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from powerband.base.units import LONGEST_NS, parse_duration_ns, parse_rate, parse_share
 
-# What may stand before the program of a command: one that starts it, an option of that, a variable.
-_BEFORE = re.compile(r"(.*/)?(sudo|doas|pkexec|env|stdbuf)|-.*|\w+=.*", re.S)
+# What may stand before the program of a command: one that starts it, an option or a number of that, a variable.
+_STARTERS = "sudo|doas|pkexec|env|stdbuf|nice|ionice|chrt|taskset|nohup|setsid|time|timeout|exec"
+_BEFORE = re.compile(rf"(.*/)?({_STARTERS})|-.*|\w+=.*|[\d.,-]+[smhd]?", re.S)
 _TAKES_A_WORD = re.compile(r"-[EHin]*[CDghpRTu]|--(user|group|chdir|chroot|unset)")  # of these options
 # Validation context of values written by a user: there, a duration without a unit is an error, never taken as ns.
 AS_WRITTEN = "as written"

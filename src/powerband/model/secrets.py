@@ -32,7 +32,7 @@ _NUMBER = r"-?\d+(?:\.\d+)?"
 _PLAIN = rf"(?:{_NUMBER}|on|off|true|false)"
 _ORDINARY = re.compile(rf"\{{[\w.-]+\}}|{_NUMBER}\.\.{_NUMBER}|{_PLAIN}(?:,{_PLAIN})*", re.IGNORECASE)
 """A value that is no secret, such as a factor's, its levels or a number of tokens."""
-_BY_NAME = ("env", "properties", "set", "restore")
+_BY_NAME = ("env", "properties", "set")
 """Fields that are mappings of names to values."""
 _IN_TEXT = re.compile(
     rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)"
@@ -79,8 +79,9 @@ def without_secrets(value: Shown, key: str = "") -> Shown:
     `key`: the name of the field that holds it."""
     found: Any = value
     if isinstance(value, BaseModel):
-        fields = {name: without_secrets(getattr(value, name), name) for name in type(value).model_fields}
-        found = value.model_copy(update=fields)
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        hidden = {name: without_secrets(item, name) for name, item in fields.items()}
+        found = value.model_copy(update={name: hidden[name] for name in fields if hidden[name] != fields[name]})
     elif isinstance(value, dict):
         named = key in _BY_NAME
         found = {

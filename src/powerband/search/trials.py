@@ -17,6 +17,7 @@ from powerband.analyze.trial.faults import (
     LIMITED_TRIALS,
     fatal_codes,
     limited_by_generator,
+    machine_disturbed,
     shown_codes,
     subjects_own,
     was_too_short,
@@ -84,7 +85,7 @@ class BlockTrials(InFlight[OpenBlock]):
         self.spent_s = 0.0  # total time of the finished trials
         self._failed_s = 0.0  # of these, the time of those that were not measured
         self._ended_before = 0  # blocks
-        self._pace_known = False  # a block of full trials has ended
+        self._pace_known = False  # a block has ended in which a full trial was measured
         self.ended: list[OpenBlock] = []
         self._failures: Counter[Setting] = Counter()  # in all blocks
         self._failed_blocks: Counter[Setting] = Counter()
@@ -156,14 +157,15 @@ class BlockTrials(InFlight[OpenBlock]):
         over = self._close()
         self.ended += over
         self._ended_before += len(over)
-        self._pace_known |= any(block.stage is not Stage.SCREEN for block in over)
+        full = [result for block in over if block.stage is not Stage.SCREEN for result in block.results]
+        self._pace_known |= any(result.status == "measured" for result in full)
 
     def _count(self, block: OpenBlock, spec: TrialSpec, result: TrialResult) -> None:
         """Counts a valid trial, schedules a retry, or records that the setting only fails."""
         if result.valid:
             self._measured.add(spec.setting)
             return
-        unchecked = UNCHECKED in fatal_codes(result)
+        unchecked = UNCHECKED in fatal_codes(result) and not machine_disturbed(result)
         block.faults[spec.setting] += unchecked or subjects_own(result)
         block.limited[spec.setting] += limited_by_generator(result)
         unanswered = unchecked or bool(shown_codes(result) & REPEATED_CODES) or was_too_short(result)

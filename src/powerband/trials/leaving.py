@@ -19,7 +19,7 @@ from powerband.base.hosts import http_url, is_loopback, split_url
 from powerband.base.procfs import all_processes, tree_of
 from powerband.base.units import capital
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Level, Setting
+from powerband.model.plan import Setting
 from powerband.model.results import Analysis
 from powerband.model.secrets import without_secrets
 from powerband.model.subjects import render_deployed_command
@@ -221,20 +221,16 @@ def with_left(analysis: Analysis, run: RunDir) -> Analysis:
 def _sentence(left: Mapping[str, object]) -> str:
     setting = left["setting"]
     assert isinstance(setting, Mapping)
+    kept = Setting(tuple(setting.items())).id
     asked = left["asked"]
     if asked and not left["reason"]:
-        return f"the server was set back to {_without_secrets(setting)}"
-    kept = Setting(tuple(setting.items())).id
+        return f"the server was set back to {kept}"
     if not asked:
         unsure = f", and {REFUSED}" if left["reason"] else ""
         return f"the server keeps {kept}, which was tried last{unsure} (--restore NAME=VALUE sets it back at the end)"
     assert isinstance(asked, Mapping)
-    wanted = _without_secrets(asked)
+    wanted = Setting(tuple(asked.items())).id
     return f"the server was NOT set back to {wanted} and may still have {kept}: {left['reason']}"
-
-
-def _without_secrets(restored: Mapping[str, Level]) -> str:
-    return Setting(tuple(without_secrets(dict(restored), "restore").items())).id
 
 
 def _since_before(run: RunDir) -> tuple[Setting | None, bool]:

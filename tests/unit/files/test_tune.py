@@ -186,7 +186,7 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"options": {"--stop-signal": "TREM"}}, "--stop-signal TREM: 'TREM' is not allowed; did you mean TERM?"),
         ({"slo": ["p99.9<5ms"]}, "--slo p99.9<5ms: there is no metric p99.9; did you mean p999?"),
         ({"options": {"--regret": "5"}}, "--regret 5: 5 is above 1: write 5% or 0.05"),
-        ({"options": {"--regret": "1"}}, "--regret 1: 1 is all: write 1% or 100%"),
+        ({"options": {"--regret": "1"}}, "--regret 1: 1 is all: write 1%"),
         ({"options": {"--margin": "1"}}, "--margin 1: 1 is all: write 1% or 100%"),
         ({"options": {"--allow-failed-starts": "1"}}, "--allow-failed-starts 1: 1 is all: write 1% or 100%"),
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),

@@ -113,6 +113,7 @@ def test_parameters_and_their_levels_are_shown() -> None:
     assert without_secrets(experiment).subject.env["MAX_TOKENS"] == "4096"
     keyed = parse_experiment(FILE.replace("MODE: fast", "MODE: fast, SORT_KEY: id"), "with-secrets")
     assert command_without_secrets(["--env", "SORT_KEY=id"], keyed)[1] == f"SORT_KEY={HIDDEN}"
+    assert "drain" not in resolved_yaml(without_secrets(keyed)), "it follows the timeout"
     hidden = command_without_secrets(["--password", "-tiger-9", "--password", "1234"], experiment)
     assert hidden == ["--password", HIDDEN, "--password", HIDDEN]
 
@@ -134,24 +135,6 @@ def test_parameters_properties_and_bodies_are_shown_without_secrets(subject: str
     (command,) = command_without_secrets([typed], experiment)
     for shown in (resolved_yaml(without_secrets(experiment)), command):
         assert "tiger" not in shown and HIDDEN in shown and "pool" in shown and "4" in shown
-
-
-def test_what_a_running_server_gets_back_is_shown_without_secrets() -> None:
-    text = """
-subject:
-  url: http://127.0.0.1:8080/
-  deployed: {restore: {db_password: tiger-9, n: 4}}
-  apply: [{post: "/set/{n}/{db_password}"}]
-factors: {n: [1, 2], db_password: [a, b]}
-load: {users: 1}
-"""
-    experiment = parse_experiment(text, "x", to_run=True)
-    shown = resolved_yaml(without_secrets(experiment))
-    assert "tiger" not in shown and "n: 4" in shown
-    assert command_without_secrets(["--restore", "db_password=tiger-9"], experiment)[1] == f"db_password={HIDDEN}"
-    with pytest.raises(ExperimentError) as caught:
-        parse_experiment(shown, "x", to_run=True)
-    assert [problem.key for problem in caught.value.problems] == ["subject.deployed.restore.db_password"]
 
 
 def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -> None:

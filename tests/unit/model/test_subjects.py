@@ -107,6 +107,7 @@ def test_levels_of_a_wrong_type(kind: str, level: Level, said: str) -> None:
         ("sudo /usr/bin/docker --context x container run image", "sudo /usr/bin/docker --context x container"),
         ("sudo -n -u docker env -u X HOST=tcp://x:1 stdbuf -oL docker run image", "sudo -n -u docker env -u X "
          "HOST=tcp://x:1 stdbuf -oL docker"),
+        ("nice -n 5 timeout 1h taskset -c 0,1 docker run image", "nice -n 5 timeout 1h taskset -c 0,1 docker"),
         ("docker start app", ""),
         ("make -C docker run", ""),
         ("npm --prefix docker run start", ""),

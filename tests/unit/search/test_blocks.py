@@ -114,6 +114,14 @@ def test_a_setting_whose_invariant_can_never_be_checked_leaves_as_well() -> None
     assert "because of invariant_unknown" in planner.left[bad]
 
 
+def test_an_invariant_that_others_left_open_is_checked_again() -> None:
+    planner = BlockPlanner(experiment(measure=Measure(repeats=2, retry_budget=1.0)), 1)
+    some = planner._settings[1]
+    done = run(planner, lambda spec: replace(result(spec, "invariant_unknown"), held_up=0.2 * (spec.setting == some)))
+    assert {spec.attempt for spec in done if spec.setting == some} == {1, 2, 3}
+    assert some not in planner.left and planner._settings[0] in planner.left
+
+
 def test_a_setting_that_leaves_is_repeated_in_no_other_block_in_flight() -> None:
     made = experiment(measure=Measure(repeats=2, retries=1, retry_budget=1.0))
     trials = BlockTrials(made, 1, made.settings(), nodes=2)

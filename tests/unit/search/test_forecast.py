@@ -323,8 +323,9 @@ def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.Monk
         "One process of the server starts with a limit of 1,000 descriptors: unless it raises that itself, 953 users "
         "need several processes, or a limit of 1,001 (`sudo prlimit --pid $$ --nofile=1001` in this shell)."
     ]
-    runs_already = more.subject.model_copy(update={"deployed": Deployed()})
-    assert limits.foreseen(more.model_copy(update={"subject": runs_already})) == [], "its limit is not known"
+    for its_own in ({"deployed": Deployed()}, {"command": ("docker", "run", "image")}):
+        elsewhere = more.subject.model_copy(update=its_own)
+        assert limits.foreseen(more.model_copy(update={"subject": elsewhere})) == [], "its limit is not known"
     (said,) = limits.foreseen(made().model_copy(update={"load": Load(users=2_000_000)}))
     assert said.startswith("This machine cannot hold 2,000,000 users: the load may need 2000000 connections")
 

@@ -90,16 +90,6 @@ def test_what_was_tried_is_set_back_and_a_session_that_tries_nothing_more_does_n
     assert said(run) == "the server was set back to n=3"
 
 
-def test_a_secret_that_is_set_back_is_not_told(run: RunDir, knob: Path) -> None:
-    made = deployed(knob, {"n": 3, "db_password": "tiger-1"})
-    left = Leaving(made, run, {})
-    tried(run, left, 1)
-    assert left.leave() == said(run) == "the server was set back to n=3,db_password=(hidden)"
-    tried(run, left, 8, number=2)
-    knob.with_name("down").touch()
-    assert "NOT set back to n=3,db_password=(hidden)" in left.leave()
-
-
 def test_a_run_that_was_killed_is_set_back_by_the_next_session(run: RunDir, knob: Path) -> None:
     tried(run, opened(run, knob), 1)
     assert opened(run, knob).leave() == "the server was set back to n=3" and knob.read_text() == "3\n"

@@ -550,12 +550,12 @@ def _worse(standing: Standing, worse: Sequence[SettingResult], chosen: Setting |
 
 def _gap(standing: Standing, row: SettingResult) -> str:
     """How much worse it is: a percentage, or a factor above ten; for shares percentage points; both figures if there is
-    no interval. Only the least of it if the row's figure is a lower bound."""
+    no interval. Only the least of it if the row's figure is a lower bound, or a guess below what was tried."""
     effect = row.effect
     if effect is None or effect.low is None or effect.high is None:
         assert standing.leader is not None
         return f"with {standing.objective_text(row.setting)} instead of {standing.objective_text(standing.leader)}"
-    bound = row.estimates[standing.experiment.objective.metric].at_least
+    bound = row.is_guess or row.estimates[standing.experiment.objective.metric].at_least
     least, highest = ("at least ", effect.low) if bound else ("", effect.high)
     if not standing.shares and min(effect.low, effect.high) > RATIO_SHOWN_MAX:
         return f"by {least}a factor of {span(map(significant, (effect.low, highest)))}"

@@ -8,6 +8,7 @@ Derivation: docs/methods/disturbance.md.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -36,7 +37,7 @@ SERVICES = frozenset(
         *("memcached", "beam.smp", "java", "node", "nginx", "haproxy"),
     }
 )
-EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
+EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault that a lack of CPU may cause
 WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 SEEN_LEAST = 0.8  # of the subject's CPU time, in threads that were read: those of the rest waited for no known time
@@ -63,8 +64,11 @@ def _is_lengthened(metric: str) -> bool:
 
 
 def suffers(metric: str) -> bool:
-    """True for a rate of requests, and for a time that a wait for a CPU lengthens."""
-    return metric in RATES or _is_lengthened(metric)
+    """True for what a lack of CPU may change: a rate, the outcome of a load or of a visit, a time that a wait for a CPU
+    lengthens. Not so for what a server counts wrongly, and for its memory and threads."""
+    known = METRICS[metric]
+    of_load = known.needs_load or known.source in ("bars", "rate_counter", "visits")
+    return (of_load and metric != "tally_missing") or known.unit == "per_s" or _is_lengthened(metric)
 
 
 def foreign_allowed(experiment: Experiment) -> float:
@@ -202,10 +206,10 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
 def _waited(evidence: Evidence, foreign: float) -> float:
     """The share of the window that waits for CPUs which others used can have cost the trial, at most. Each pool of the
     subject's threads counts with the share of one thread: its own wait, and that of the threads that it waits for. The
-    load engine's threads, each with users of its own, count with their mean wait, each other process with all its
-    waits. Waits for a CPU quota that is used up count for nothing. 1 if the kernel does not count them, or if much was
-    done by threads that ended before they were read. A subject on another machine has its own CPUs, and counts for
-    nothing."""
+    load engine's threads, each with users of its own, count by the largest share that one of them has of the load, each
+    other process with all its waits. Waits for a CPU quota that is used up count for nothing. 1 if the kernel does not
+    count them, or if much was done by threads that ended before they were read. A subject on another machine has its
+    own CPUs, and counts for nothing."""
     probe = evidence.probe
     assert probe is not None
     stopped = _waits_for_its_quota(evidence)
@@ -217,7 +221,7 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     shares = {name: (wait or 0.0) / SECOND_NS / evidence.fleet.window_s for name, wait in waits.items()}
     engines = sum(share for name, share in shares.items() if name.split("-")[0] == "engine")
     services = sum(share for name, share in shares.items() if name.split("-")[0] not in ("engine", "subject"))
-    others = services + engines / _senders(evidence)
+    others = services + engines * _largest_part(evidence)
     if stopped:
         return others
     pools = evidence.pools
@@ -231,10 +235,11 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     return others + rest + sum(_pool_waited(pool, foreign) for pool in pools)
 
 
-def _senders(evidence: Evidence) -> int:
-    """The number of the load engine's threads that have users of their own; 1 if that is not known."""
-    threads, users = evidence.fleet.threads, evidence.load.users
-    return max(1, threads if users is None else min(threads, users))
+def _largest_part(evidence: Evidence) -> float:
+    """The largest share of the load that one thread of the load engine has: users are dealt to the threads in turn,
+    arrivals evenly. 1 if the number of threads is not known."""
+    threads, users = max(1, evidence.fleet.threads), evidence.load.users
+    return 1 / threads if users is None else math.ceil(users / threads) / users
 
 
 def _waits_for_its_quota(evidence: Evidence) -> bool:

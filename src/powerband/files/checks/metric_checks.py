@@ -18,10 +18,10 @@ LONGEST_OF_BURST = "burst_response_time_ns_max"
 def check_shares(root: Node) -> Iterator[FileProblem]:
     """Checks that no share of an objective or of regret is a bare 1, which may be meant in percent. Old runs may have
     one, and can be read."""
-    keys = ("margin", "confidence", "allow_unserved", "allow_failed_starts")
-    for share in (*map(root.at("objective").at, keys), root.at("design", "regret")):
+    shares = [root.at("objective", key) for key in ("margin", "allow_unserved", "allow_failed_starts")]
+    for share in (*shares, root.at("design", "regret")):
         if str(share.value).strip() == "1":
-            yield share.problem("1 is all: write 1% or 100%")
+            yield share.problem(f"1 is all: write 1%{' or 100%' if share in shares else ''}")
 
 
 def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:

@@ -9,9 +9,7 @@ from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 from powerband.model.secrets import HIDDEN, hides_secret
 
-_WHOLE = re.compile(
-    r"(?:^|\.)(?:command|build|env|headers|parameters|properties|restore|set)\b|^--(?:env|header|restore)\b"
-)
+_WHOLE = re.compile(r"(?:^|\.)(?:command|build|env|headers|parameters|properties|set)\b|^--(?:env|header)\b")
 """The keys below which a secret is a whole value. Elsewhere `(hidden)` alone may be meant, as the text of a page."""
 
 

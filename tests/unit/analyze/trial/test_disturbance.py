@@ -59,7 +59,7 @@ def test_beside_a_busy_program_a_trial_counts_and_is_bounded_by_what_its_threads
 
 def test_each_thread_of_the_load_engine_that_waits_holds_up_its_own_users_only(tmp_path: Path) -> None:
     figures = Figures(busy_cores=1.5, engine_wait=0.4, summary={"thread_cpu_ns": [750_000_000] * 4})
-    for users, lost in ((10, 0.1), (2, 0.2)):
+    for users, lost in ((10, 0.12), (2, 0.2)):  # dealt to four threads: 3, 3, 2 and 2 users, or one each
         of_users = measured(tmp_path / str(users), figures, load={"users": users, "duration": "10s"})
         assert of_users.held_up == pytest.approx(0.1 + lost, abs=0.001)
 
@@ -81,7 +81,7 @@ def test_little_cpu_of_others_on_many_cpus_spoils_no_trial(tmp_path: Path) -> No
 def test_an_invariant_on_what_no_lack_of_cpu_changes_is_broken_by_the_server(
     tmp_path: Path, figures: Figures, broken: set[str], unbroken: set[str]
 ) -> None:
-    for wanted, said in (("threads_max < 2", broken), ("goodput > 2000", unbroken)):
+    for wanted, said in (("threads_max < 2", broken), ("goodput > 2000", unbroken), ("errors < 0", unbroken)):
         kept = Measure.model_validate({"invariants": [wanted]})
         result = measured(tmp_path / wanted[:7], figures, measure=kept)
         assert {problem.code for problem in result.problems if problem.fatal} == said
