@@ -192,7 +192,7 @@ def capacity_analysis(levels: Sequence[Level] = (4, 8, 16, 32, 64)) -> Analysis:
 
 
 def guessed_analysis(*guessed: int) -> Analysis:
-    """The same in which these numbers of threads met the limit in no trial, so that their capacities are guesses."""
+    """Returns that analysis with guesses for these numbers of threads: none of their trials met the limit."""
 
     def never_held(row: SettingResult) -> SettingResult:
         assert row.capacity is not None

@@ -604,8 +604,8 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
 
 
 def _cure_of_starved(evidence: Evidence, metrics: Mapping[str, float], remedy: str) -> str:
-    """What helps a generator that lacked a CPU; before it the cause, if that is a CPU quota. `remedy`: what helps if
-    the generator itself is the cause."""
+    """Says what helps a generator that lacked a CPU, and names a CPU quota first if that is the cause. `remedy`: what
+    helps if the generator itself is the cause."""
     throttled, quota = metrics.get("cpu_throttled_share", 0.0), metrics.get("cpu_quota_cores", 0.0)
     if evidence.shares_quota and not evidence.generators and throttled >= THROTTLED:
         return (

@@ -130,7 +130,7 @@ class RunComparison:
         return f"{metric} {value} {unit}" + (f" ({low} to {high} {unit})" if low != high else "")
 
     def base_of(self, change: Change) -> float:
-        """What a ratio of one setting is a change of: its first figure for shares, else 1."""
+        """The factor that turns a relative change into the one that is shown: the first figure for shares, else 1."""
         return 1.0 if not self.shares or change.first is None else change.first.value
 
     def places_of(self, change: Change) -> int:
