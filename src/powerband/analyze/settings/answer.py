@@ -555,11 +555,13 @@ def _gap(standing: Standing, row: SettingResult) -> str:
     if effect is None or effect.low is None or effect.high is None:
         assert standing.leader is not None
         return f"with {standing.objective_text(row.setting)} instead of {standing.objective_text(standing.leader)}"
-    bound = row.is_guess or row.estimates[standing.experiment.objective.metric].at_least
-    least, highest = ("at least ", effect.low) if bound else ("", effect.high)
-    if not standing.shares and min(effect.low, effect.high) > RATIO_SHOWN_MAX:
-        return f"by {least}a factor of {span(map(significant, (effect.low, highest)))}"
-    low, high = sorted(abs(1 - end) * standing.base(row.setting) for end in (effect.low, highest))
+    least, ends = "", (effect.low, effect.high)
+    if row.is_guess or row.estimates[standing.experiment.objective.metric].at_least:
+        nearest = min(ends, key=lambda end: abs(1 - end))
+        least, ends = "at least ", (nearest, nearest)
+    if not standing.shares and min(ends) > RATIO_SHOWN_MAX:
+        return f"by {least}a factor of {span(map(significant, ends))}"
+    low, high = sorted(abs(1 - end) * standing.base(row.setting) for end in ends)
     return f"by {least}{range_of_shares(low, high, points=standing.shares)}"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fakes.edges import capacity_experiment, result, setting
+from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
 from powerband.analyze.settings.capacities import hold_capacity_contest
 from powerband.analyze.settings.capacity import capacity_of, floor_per_s, holds, misses, search_of, short_windows
 from powerband.analyze.settings.capacity_limit import limit_of
@@ -271,6 +271,17 @@ def test_where_no_trial_missed_the_highest_rate_tried_is_a_lower_bound() -> None
     assert "up to about" not in said and "load generator" not in said
     alone = capacity_of(search_of(capacity_experiment(), setting(1), trials[:2]))
     assert alone is not None and alone.note == "held in its only trial, at 600/s; higher rates were not tested"
+
+
+def test_how_much_worse_the_guess_of_a_capacity_is_at_least_is_all_that_is_told() -> None:
+    _, trials = search(capacity_experiment(), answers_of({1: Server()}, np.random.default_rng(1)))
+    rates = (None, 700.0, 500.0, *[350.0] * 8)
+    late = [trial(rate, number, 4, response_time_ns_p99=60e6) for number, rate in enumerate(rates, start=501)]
+    found = analyse(capacity_experiment((1, 4)), [*trials, *late])
+    (guess,) = [row for row in found.settings if row.is_guess]
+    assert guess.setting == setting(4) and guess.effect is not None and guess.effect.high is not None
+    least = 100 * (1 - guess.effect.high)
+    assert f"threads=4 is worse by at least {least:.1f} %." in found.answer.sentences[1]
 
 
 def test_what_holds_by_luck_at_the_lowest_rate_says_what_it_missed() -> None:
