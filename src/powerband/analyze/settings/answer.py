@@ -68,6 +68,7 @@ from powerband.base.units import (
     span,
     time_text,
 )
+from powerband.loads import kind_of
 from powerband.loads.kind import of_requests
 from powerband.loads.measured import requests_for
 from powerband.model.bottlenecks import BottleneckName
@@ -167,7 +168,8 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
     for a lock that each process has for itself; nor smaller ones than what serves too little already."""
     experiment, found = standing.experiment, standing.row(setting).bottleneck
     loaded = found is not None and found.name is BottleneckName.NONE
-    users = inf if experiment.objective.is_capacity else experiment.load_for(setting).users or inf
+    endless = experiment.objective.is_capacity or not kind_of(experiment).sends_requests
+    users = inf if endless else experiment.load_for(setting).users or inf
     saturated = found is not None and not loaded
     busy = (standing.value(setting, CPU_SHARE) or 0.0) >= CPU_BUSY
     limited = busy if found is None else found.name in NO_MORE_THREADS

@@ -119,6 +119,19 @@ def test_larger_values_are_proposed_unless_they_are_threads_that_serve_no_more(
     assert ("the largest value tried: try larger ones too" in found.sentences[1]) is proposed
 
 
+def test_more_threads_are_proposed_for_a_program_that_nobody_loads() -> None:
+    """The users of its load stand for nothing."""
+    counts = {"series": "n_total", "noun": "message"}
+    made = experiment(
+        subject={"name": "s", "command": ("s", "{threads}", "{statsd_port}"), "counts": counts},
+        load={"users": 1, "duration": 10**10},
+    )
+    pool = Bottleneck(BottleneckName.POOL_TOO_SMALL, (), "")
+    trials = [replace(trial, bottleneck=pool) for trial in results({n: noisy(100 * n, n) for n in (1, 2, 4)})]
+    found = analyse(made, trials).answer
+    assert "threads=4 is the largest value tried: try larger ones too" in found.sentences[1]
+
+
 @pytest.mark.parametrize(
     ("advice", "processes_added", "proposed"),
     [
