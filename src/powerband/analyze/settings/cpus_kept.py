@@ -50,12 +50,16 @@ def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
 
 
 def _apart(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
-    """Words where the load generator runs. A CPU quota that neither the experiment nor a container of the server sets
-    may hold for powerband too: then both use up the same CPU time, whatever CPUs they run on."""
+    """Words where the load generator runs, if one runs on this machine. A CPU quota that neither the experiment nor a
+    container of the server sets may hold for powerband too: then both use up the same CPU time, whatever CPUs they run
+    on."""
     experiment, quota = standing.experiment, standing.value(setting, "cpu_quota_cores")
     own = not experiment.subject.is_own_process or experiment.host_for(setting).cpu_quota is not None
+    alone = bool(experiment.generators) or not kind_of(experiment).sends_requests
     if quota is not None and quota <= cpus.server * (1 + ROUNDING) and not own:
-        return ", by a quota" if experiment.generators else ", by a quota that the load generator may share"
+        return ", by a quota" if alone else ", by a quota that the load generator may share"
+    if alone:
+        return ""
     others = "the other" if cpus.machine - cpus.server == 1 else "others"
     return f", the load generator on {others}"
 

@@ -59,6 +59,19 @@ def test_the_load_is_named(load: Load, words: str) -> None:
 
 
 OTHERS, SHARED = ", the load generator on others", ", by a quota that the load generator may share"
+ONE = Setting((("threads", 1),))
+FAR: dict[str, Any] = {"cluster": {"generators": 1}}
+COUNTED: dict[str, Any] = {
+    "subject": {"name": "s", "command": ("s", "{statsd_port}"), "counts": {"series": "n_total", "noun": "message"}}
+}
+
+
+def on_two_of_sixteen(quota: float | None, *, shared: bool, **changes: Any) -> Standing:
+    """A setting whose server had two CPUs of sixteen, and this CPU quota."""
+    estimates = {} if quota is None else {"cpu_quota_cores": Estimate(quota, None, None, 0.95, 3)}
+    row = SettingResult(ONE, 3, 0, estimates, None, Verdict.EQUIVALENT, True)
+    made, cpus = experiment(**changes), CpuUse(2, 16, shared=shared)
+    return Standing(experiment=made, rows=[row], leader=ONE, contenders=frozenset(), blocks=3, cpus=cpus)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +89,17 @@ def test_under_a_quota_of_all_the_load_generator_has_no_other_cpus(
     quota: float | None, own: float | None, shared: bool, said: str
 ) -> None:
     """`docker run --cpus=2` with powerband and server in the container: on whatever CPUs they run, both use up two."""
-    one = Setting((("threads", 1),))
-    estimates = {} if quota is None else {"cpu_quota_cores": Estimate(quota, None, None, 0.95, 3)}
-    row = SettingResult(one, 3, 0, estimates, None, Verdict.EQUIVALENT, True)
-    made, cpus = experiment(host={"cpu_quota": own}), CpuUse(2, 16, shared=shared)
-    standing = Standing(experiment=made, rows=[row], leader=one, contenders=frozenset(), blocks=3, cpus=cpus)
-    assert holds_for(standing, one).endswith(f"never pause, on 2 of this machine's 16 CPUs{said}")
+    standing = on_two_of_sixteen(quota, shared=shared, host={"cpu_quota": own})
+    assert holds_for(standing, ONE).endswith(f"never pause, on 2 of this machine's 16 CPUs{said}")
+
+
+@pytest.mark.parametrize(("quota", "said"), [(None, ""), (2.0, ", by a quota"), (4.0, "")])
+@pytest.mark.parametrize("changes", [FAR, COUNTED])
+def test_a_load_generator_that_is_not_on_this_machine_is_on_none_of_its_cpus(
+    changes: dict[str, Any], quota: float | None, said: str
+) -> None:
+    standing = on_two_of_sixteen(quota, shared=False, **changes)
+    assert holds_for(standing, ONE).endswith(f", on 2 of this machine's 16 CPUs{said}")
 
 
 def trial(workers: int, *views: RuntimeView, cpus: CpuUse | None = None) -> TrialResult:
