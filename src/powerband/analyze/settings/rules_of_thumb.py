@@ -254,8 +254,9 @@ class _Costs:
         return estimate(list(np.array(values[::2]) / np.array(values[1::2])), confidence, log=True)
 
     def _from_table(self, setting: Setting) -> Estimate | None:
-        """The setting's ratio to the answer, from their ratios to the leader; no interval if neither is the leader."""
-        of = {row.setting: row.effect for row in self.rows}
+        """The setting's ratio to the answer, from their ratios to the leader; no interval if neither is the leader.
+        None if either has only the guess of a capacity."""
+        of = {row.setting: row.effect for row in self.rows if not row.is_guess}
         effect, base = of.get(setting), of.get(self.against)
         if effect is None or base is None or base.value == 0:
             return None

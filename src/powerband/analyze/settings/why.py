@@ -270,7 +270,8 @@ def _tells(standing: Standing, row: SettingResult) -> bool:
 
 
 def _yield(standing: Standing, row: SettingResult) -> str:
-    if row.effect is None or standing.shares or standing.experiment.objective.direction == "minimise":
+    minimised = standing.experiment.objective.direction == "minimise"
+    if row.effect is None or row.is_guess or standing.shares or minimised:
         return "does worse and leaves"
     metric = standing.words_of(standing.experiment.objective.metric)
     return f"reaches {100 * row.effect.value:.1f} % of the best {metric} and leaves"

@@ -20,6 +20,7 @@ from powerband.model.results import (
     Answer,
     AnswerKind,
     Capacity,
+    CapacityPoint,
     Estimate,
     RuleVerdict,
     SettingResult,
@@ -288,13 +289,14 @@ def test_under_a_capacity_objective_rules_rest_on_full_load_and_the_rate_found()
     made = experiment({"threads": LADDER}, objective=Objective(metric="capacity_per_s", subject_to=(limit,)))
     full = results({pool(threads=n): served(n, 64) for n in LADDER}, blocks=1, stage=Stage.SATURATE)
 
-    def row(threads: int) -> SettingResult:
+    def row(threads: int, held: int = 20) -> SettingResult:
         rate = 0.9 * served(threads, 64)["goodput_per_s"]
         found = Estimate(rate, 0.97 * rate, 1.03 * rate, 0.95, 20)
         best = 0.9 * served(64, 64)["goodput_per_s"]
         effect = Estimate(rate / best, 0.97 * rate / best, 1.03 * rate / best, 0.95, 20)
         verdict = Verdict.EQUIVALENT if threads == 64 else Verdict.WORSE
-        return SettingResult(pool(threads=threads), 20, 0, {}, effect, verdict, True, capacity=Capacity(found, ()))
+        capacity = Capacity(found, (CapacityPoint(rate, 20, held, None, None, None, None),))
+        return SettingResult(pool(threads=threads), 20, 0, {}, effect, verdict, True, capacity=capacity)
 
     best = pool(threads=64)
     answer = Answer(AnswerKind.BEST, best, best, (best,), (), ())
@@ -304,3 +306,6 @@ def test_under_a_capacity_objective_rules_rest_on_full_load_and_the_rate_found()
     assert rules["M/M/c"].formula.startswith("1,800/s x 19.0 ms: 34.2 busy")
     assert rules["M/M/c"].proposal is not None and 35 <= rules["M/M/c"].proposal <= 45
     assert rules["USL"].proposal is None and "only once at full load" in (rules["USL"].refused or "")
+    guessed = [row(n, held=0 if n == 32 else 20) for n in LADDER]
+    costs = {rule.name: rule.cost for rule in judge_rules(made, guessed, full, answer)}
+    assert costs["Goetz"] is None and costs["2 N"] == row(4).effect, "the capacity of threads=32 is a guess"

@@ -15,7 +15,7 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Objective
 from powerband.model.load import Load
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, Estimate, Problem, SettingResult, TrialResult, Verdict
+from powerband.model.results import Bottleneck, Capacity, Estimate, Problem, SettingResult, TrialResult, Verdict
 
 B = BottleneckName
 POOL = Bottleneck(B.POOL_TOO_SMALL, ("all 8 `pool` threads are holding a request", "56 requests queue"), "more")
@@ -92,6 +92,15 @@ def test_where_none_is_named_plain_figures_stand_for_it() -> None:
     assert said(unseen, chosen=16) == (
         "With threads=16 no limit could be named. The server uses 20 % of its CPUs under 10 users that never pause."
     )
+
+
+def test_the_guess_of_a_capacity_is_no_share_of_the_best() -> None:
+    best, seen = row(16, Verdict.EQUIVALENT, None), row(8, Verdict.WORSE, None)
+    searched = Objective(metric="capacity", subject_to=["p99 < 50ms"])
+    guess = replace(seen, capacity=Capacity(Estimate(500.0, 400.0, 600.0, 0.95, 3), ()))
+    assert "reaches 50.0 % of the best capacity" in said(seen, best, chosen=16, objective=searched)
+    told = said(guess, best, chosen=16, objective=searched)
+    assert "With threads=8 the server does worse and leaves 80 % of its CPUs idle." in told
 
 
 def test_a_full_cpu_that_the_rules_did_not_name_is_not_called_the_limit() -> None:
