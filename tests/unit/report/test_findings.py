@@ -10,7 +10,17 @@ from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.standing import sentence
 from powerband.analyze.settings.why import bottleneck_sentences
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.results import Bottleneck, Candidate, Capacity, Estimate, Exploration, Race, Verdict
+from powerband.model.results import (
+    Bottleneck,
+    Candidate,
+    Capacity,
+    Estimate,
+    Exploration,
+    PublishedRow,
+    PublishedTable,
+    Race,
+    Verdict,
+)
 from powerband.report.wording import findings
 
 
@@ -127,6 +137,13 @@ def test_an_interval_without_a_bound_worth_saying_shows_no_digits() -> None:
     assert findings.range_phrase(Estimate(0.96, 2e-17, 4.7e16, 0.95, 2)) == "−100 to over +900 %"
     assert ratio_words(Estimate(1.2, 1e-9, 5e9, 0.95, 2)) == "1.2 (1e-09 to any)"
     assert ratio_words(Estimate(0.0, -0.1, 0.1, 0.95, 5)) == "0 (-0.1 to 0.1)", "a difference of shares"
+
+
+def test_a_large_ratio_is_told_in_full() -> None:
+    assert ratio_words(Estimate(1234.0, 1100.0, 1380.4, 0.95, 5)) == "1,234 (1,100 to 1,380)"
+    assert ratio_words(Estimate(999.7, 99.6, 5000.0, 0.95, 5)) == "1,000 (99.6 to 5,000)"
+    table = PublishedTable("goodput_per_s", "per_s", "a", "", (PublishedRow("b", None, 1.0, None, 12_345.0, None),))
+    assert findings.published_cells(table.rows[0], table)[2] == "12,345"
 
 
 def test_a_clause_becomes_a_sentence() -> None:

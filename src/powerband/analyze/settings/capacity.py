@@ -425,7 +425,7 @@ def misses(search: Search) -> tuple[str, ...]:
     lowest = search.near_edge()
     if not lowest:
         return tuple(dict.fromkeys(problem.message for trial in search.trials for problem in trial.problems))
-    rate = min(trial.rate_per_s or 0.0 for trial in lowest)
+    rate = format_value(min(trial.rate_per_s or 0.0 for trial in lowest), "per_s")
     found = []
     for constraint in search.objective.constraints:
         missed = [trial.metrics for trial in lowest if met(constraint, trial) is False]
@@ -435,8 +435,8 @@ def misses(search: Search) -> tuple[str, ...]:
         if values := [metrics[constraint.metric] for metrics in missed if constraint.metric in metrics]:
             least = "at least " if any(is_lower_bound(constraint.metric, metrics) for metrics in missed) else ""
             said = f"it was {least}{format_value(float(np.median(values)), METRICS[constraint.metric].unit)}"
-        found.append(f"{constraint.text}: {said} at {rate:,.4g}/s, the lowest rate tried")
-    return tuple(found) or (f"less than {100 * KEPT_UP:.0f} % of {rate:,.4g}/s was served, the lowest rate tried",)
+        found.append(f"{constraint.text}: {said} at {rate}, the lowest rate tried")
+    return tuple(found) or (f"less than {100 * KEPT_UP:.0f} % of {rate} was served, the lowest rate tried",)
 
 
 def short_windows(experiment: Experiment) -> str | None:

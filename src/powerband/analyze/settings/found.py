@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from powerband.analyze.settings.standing import names, sentence, verb
-from powerband.base.units import format_value, joined, plural
+from powerband.base.units import format_value, joined, plural, significant
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import (
@@ -22,6 +22,7 @@ from powerband.model.results import (
 )
 
 _RATIO_SHOWN_MAX = 100.0  # times the ratio itself: an end beyond it says nothing
+_WHOLE_FROM = 100.0  # a ratio has no decimals
 _LISTED = 3  # claims of one kind that are listed one by one
 
 
@@ -66,7 +67,7 @@ def _spread(analysis: Analysis) -> Iterator[str]:
     text = f"{best.setting.id} had the best {metric_words(metric)}, {most}, and {worst.setting.id} the worst, {least}"
     low, high = sorted(end.value for end in ends)
     has_ratio = low > 0 and unit != "ratio" and not any(end.at_least for end in ends)
-    factor = f": a factor of {high / low:.3g}" if has_ratio else ""
+    factor = f": a factor of {short_ratio(high / low)}" if has_ratio else ""
     both = {best.setting, worst.setting} <= set(analysis.answer.equivalent)
     yield f"{text}{factor}{' (still equivalent)' if both else ''}."
 
@@ -103,7 +104,7 @@ def published_sentences(tables: Sequence[PublishedTable]) -> Iterator[str]:
         )
         if outside := [(row, theirs, ours) for row, theirs, ours in judged if row not in within]:
             row, theirs, ours = max(outside, key=lambda found: _distance(found[1], found[2].value))
-            text += f"; farthest off is {row.name}: published {theirs:.3g}, here {ratio_words(ours)}"
+            text += f"; farthest off is {row.name}: published {short_ratio(theirs)}, here {ratio_words(ours)}"
         yield f"{text}."
 
 
@@ -111,10 +112,15 @@ def ratio_words(ratio: Estimate) -> str:
     """Words a ratio: `1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full, if the low one shows
     that it is by far more than 0."""
     if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.3g}"
+        return short_ratio(ratio.value)
     far = ratio.low > 0 and ratio.high >= _RATIO_SHOWN_MAX * ratio.value
-    low, high = f"{ratio.low:.3g}", "any" if far else f"{ratio.high:.3g}"
-    return f"{ratio.value:.3g}" + (f" ({low} to {high})" if low != high else "")
+    low, high = short_ratio(ratio.low), "any" if far else short_ratio(ratio.high)
+    return short_ratio(ratio.value) + (f" ({low} to {high})" if low != high else "")
+
+
+def short_ratio(ratio: float) -> str:
+    """Three significant digits without zeros at the end, or all digits of a large one's whole part: `1.2`, `1,234`."""
+    return significant(ratio) if abs(ratio) >= _WHOLE_FROM else f"{ratio:.3g}"
 
 
 def _holds(ours: Estimate, published: float) -> bool:

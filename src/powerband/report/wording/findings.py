@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from powerband.analyze.settings.found import ratio_words
+from powerband.analyze.settings.found import ratio_words, short_ratio
 from powerband.analyze.settings.unsettled import never_stabilised
 from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent
 from powerband.model.clocks import GeneratorNode
@@ -189,7 +189,7 @@ def proposal_words(rule: RuleVerdict) -> str:
 def published_cells(row: PublishedRow, of: PublishedTable) -> tuple[str, str, str, str]:
     """The published figure, the measured one, and both as ratios to the first row; the measured ratio with its
     interval."""
-    theirs = ABSENT if row.published_ratio is None else f"{row.published_ratio:.3g}"
+    theirs = ABSENT if row.published_ratio is None else short_ratio(row.published_ratio)
     ours = ABSENT if row.our_ratio is None else ratio_words(row.our_ratio)
     return format_exact(row.published, of.unit), format_estimate(row.ours, of.metric), theirs, ours
 

@@ -294,6 +294,14 @@ def test_what_holds_by_luck_at_the_lowest_rate_says_what_it_missed() -> None:
     assert len(found.near_edge()) == 18
 
 
+def test_the_lowest_rate_tried_is_told_in_full() -> None:
+    trials = [trial(None, 1, goodput_per_s=20_000.0), trial(12_300.0, 2, response_time_ns_p99=51e6)]
+    found = search_of(capacity_experiment(), setting(1), trials)
+    assert misses(found) == ("p99 < 50ms: it was 51.0 ms at 12,300/s, the lowest rate tried",)
+    behind = search_of(capacity_experiment(), setting(1), [trials[0], trial(12_300.0, 2, goodput_per_s=9_000.0)])
+    assert misses(behind) == ("less than 97 % of 12,300/s was served, the lowest rate tried",)
+
+
 @pytest.mark.parametrize(
     ("left_out", "said"),
     [((), "p99 < 50ms: it was at least 10.0 s at 18.4/s"), (("response_time_ns_p99",), "too many requests got no")],
