@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from powerband.analyze.settings.contest import CHEAPER_BY, COSTS
 from powerband.analyze.settings.why import P99, SOONER_BY
-from powerband.analyze.trial.faults import in_one_line
+from powerband.analyze.trial.faults import FIRST_START, in_one_line
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION
-from powerband.model.results import Analysis, Answer, SettingResult, TrialResult, Verdict
+from powerband.model.results import Analysis, Answer, ClaimResult, Race, SettingResult, TrialResult, Verdict
 
 CPU = "subject_cpu_cores"
 NOT_RESTARTED = (
@@ -77,24 +77,45 @@ def in_words_of_trials(analysis: Analysis) -> Analysis:
     """The analysis of a deployed server with its other sentences worded for trials."""
     if not analysis.deployed:
         return analysis
-    race, quoted = analysis.race, _messages(analysis.trials)
-    if race is not None and race.confirmation is not None:
-        told = replace(race.confirmation, sentence=_of_trials(race.confirmation.sentence, quoted))
-        race = replace(race, confirmation=told)
-    return replace(analysis, race=race, settings=tuple(_row(row, quoted) for row in analysis.settings))
+    quoted = _messages(analysis.trials)
+    claimed = {text for claim in analysis.claims for text in (claim.says, claim.published) if text}
+    return replace(
+        analysis,
+        race=None if analysis.race is None else _race(analysis.race, quoted),
+        settings=tuple(_row(row, quoted) for row in analysis.settings),
+        warnings=tuple(_of_trials(text, quoted) for text in analysis.warnings),
+        claims=tuple(_claim(claim, quoted) for claim in analysis.claims),
+        found=tuple(_of_trials(text, quoted | claimed) for text in analysis.found),
+    )
+
+
+def _race(race: Race, quoted: Collection[str]) -> Race:
+    left = tuple(replace(each, reason=_of_trials(each.reason, quoted)) for each in race.departures)
+    fresh = race.confirmation
+    told = None if fresh is None else replace(fresh, sentence=_of_trials(fresh.sentence, quoted))
+    return replace(race, departures=left, confirmation=told)
 
 
 def _row(row: SettingResult, quoted: Collection[str]) -> SettingResult:
+    found = row.capacity
     return replace(
         row,
         infeasible_because=tuple(_of_trials(why, quoted) for why in row.infeasible_because),
         uncertain_because=tuple(_of_trials(why, quoted) for why in row.uncertain_because),
+        capacity=None if found is None else replace(found, note=_of_trials(found.note, quoted)),
     )
 
 
+def _claim(claim: ClaimResult, quoted: Collection[str]) -> ClaimResult:
+    parts = tuple(replace(part, sentence=_of_trials(part.sentence, quoted)) for part in claim.parts)
+    return replace(claim, sentence=_of_trials(claim.sentence, quoted), parts=parts)
+
+
 def _messages(results: Iterable[TrialResult]) -> set[str]:
-    """The messages of fatal problems, which may quote a command or a log, as a sentence has them."""
-    told = {problem.message for result in results for problem in result.problems if problem.fatal}
+    """The messages of problems that contain the word, as a sentence has them: they may quote a command or a log, or
+    advise to start something in another way. The note on a failed first start is worded for trials, as all else is."""
+    problems = (problem for result in results for problem in result.problems if problem.code != FIRST_START)
+    told = {problem.message for problem in problems if _START.search(problem.message)}
     return told | set(map(in_one_line, told))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
 from powerband.analyze.settings.in_place import (
     FROM_OUTSIDE,
     NO_DIFFERENCE,
@@ -18,7 +18,7 @@ from powerband.analyze.settings.in_place import (
 )
 from powerband.analyze.settings.why import P99
 from powerband.model.experiment import Experiment
-from powerband.model.results import Analysis, Estimate, Problem, Verdict
+from powerband.model.results import Analysis, Capacity, Estimate, Problem, Verdict
 
 EXPERIMENT = Experiment.model_validate(
     {
@@ -52,6 +52,36 @@ def test_a_quoted_command_stays_as_it_was_run() -> None:
     answer = replace(analysis.answer, sentences=(f"T{failed[1:]}. It failed 1 of 8 starts.",))
     (said, *_) = with_unseen(EXPERIMENT, answer, analysis.settings, trials).sentences
     assert said == f"T{failed[1:]}. It failed 1 of 8 trials."
+
+
+def test_warnings_and_what_is_told_of_settings_speak_of_trials_too() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    advice = "the server sets its own CPU affinity: start it without taskset"
+    first = replace(analysis.trials[0], problems=(Problem("own_affinity", advice, fatal=False),))
+    claim, *others = synthetic.claims()
+    failed = "threads=4 failed 2 of 8 starts"
+    claim = replace(claim, says="More threads start later", sentence=failed, parts=())
+    (row, *rows), race = analysis.settings, analysis.race
+    assert race is not None
+    row = replace(row, capacity=Capacity(None, (), "3 of 8 starts met the SLO"), uncertain_because=("2 of 8 starts",))
+    told = in_words_of_trials(
+        replace(
+            analysis,
+            deployed=True,
+            trials=(first, *analysis.trials[1:]),
+            settings=(row, *rows),
+            race=replace(race, departures=(replace(race.departures[0], reason="broken in 2 of 8 starts"),)),
+            warnings=("it may miss p99 < 50ms: broken in 2 of 8 starts", f"trial 1 (threads=1): {advice}"),
+            claims=(claim, *others),
+            found=(f"Refuted: {claim.says}; {failed}.",),
+        )
+    )
+    assert told.warnings == ("it may miss p99 < 50ms: broken in 2 of 8 trials", f"trial 1 (threads=1): {advice}")
+    assert told.settings[0].capacity is not None and told.race is not None
+    assert told.settings[0].capacity.note == "3 of 8 trials met the SLO"
+    assert told.race.departures[0].reason == "broken in 2 of 8 trials"
+    assert told.claims[0].sentence == "threads=4 failed 2 of 8 trials"
+    assert told.found == ("Refuted: More threads start later; threads=4 failed 2 of 8 trials.",)
 
 
 def sentences(analysis: Analysis) -> str:
