@@ -281,7 +281,7 @@ def _sentences(
     ran = [row for row in rows if row.trials]  # others were lost before
     count = "all" if len(seen) == len(ran) else f"{len(seen)} of"
     told: list[str] = []
-    if not shown and not near and len(rows) > 1:
+    if not shown and not near and len(ran) > 1:
         within = margin_words(experiment.objective.margin, metric)
         equal = "" if not other else f", or within {within} of the best,"
         told.append(f"{named.id} {best}{equal} on {count} {plural(len(ran), 'node')}.")

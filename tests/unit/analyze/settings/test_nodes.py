@@ -15,7 +15,7 @@ from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.nodes import nodes_of
 from powerband.model.experiment import Constraint, Objective
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Confirmation, Estimate, Race, TrialResult
+from powerband.model.results import Confirmation, Estimate, Problem, Race, TrialResult
 
 MADE = fake_experiment({"threads": (16, 32, 64)}, measure={"repeats": 12})
 SETTINGS = MADE.settings()
@@ -89,8 +89,12 @@ def test_the_margin_of_a_share_is_in_percentage_points() -> None:
     assert found.sentences[0] == "threads=64 is best, or within 3 percentage points of the best, on all 2 nodes."
 
 
-def test_of_one_node_alone_nothing_is_said_of_nodes() -> None:
-    found = nodes_of(MADE, trials({"a": 4}, lambda node, threads: RATES[threads]), SETTINGS[2])
+@pytest.mark.parametrize("blocks", [{"a": 4}, {"a": 4, "b": 4}])
+def test_where_one_node_alone_has_valid_trials_nothing_is_said_of_nodes(blocks: dict[str, int]) -> None:
+    rows = trials(blocks, lambda node, threads: RATES[threads])
+    steal = Problem("host_steal", "the machine was disturbed")
+    rows = [replace(row, problems=(steal,)) if row.node == "b" else row for row in rows]
+    found = nodes_of(MADE, rows, SETTINGS[2])
     assert found is not None and found.sentences == ()
 
 
