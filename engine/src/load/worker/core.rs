@@ -244,16 +244,17 @@ impl Core {
 
     /// Counts an open connection (TCP, and TLS if used).
     pub fn connection_stands(&mut self, index: usize) {
-        let took_ns = self.connecting_ns(index);
+        let took_ns = now_ns().max(self.now_ns).saturating_sub(self.began_ns(index));
         self.recorder.connections.opened += 1;
         self.recorder.connections.connect_time.record(took_ns);
     }
 
-    /// Time since connect() was called, in ns, from its stamp in us. Wraps after 71 minutes, longer than any connect
-    /// takes.
-    pub fn connecting_ns(&self, index: usize) -> u64 {
-        let now_us = (now_ns().max(self.now_ns) / 1_000) as u32;
-        u64::from(now_us.wrapping_sub(self.slots[index].stamp_us)) * 1_000
+    /// The instant at which a slot began to connect or to close, from its stamp in us. Wraps after 71 minutes, longer
+    /// than either takes.
+    pub fn began_ns(&self, index: usize) -> u64 {
+        let now_us = now_ns().max(self.now_ns) / 1_000;
+        let ago_us = (now_us as u32).wrapping_sub(self.slots[index].stamp_us);
+        (now_us - u64::from(ago_us)) * 1_000
     }
 
     /// True while the TLS handshake of a connection is under way.
@@ -274,6 +275,12 @@ impl Core {
             self.read_clock();
             read
         }
+    }
+
+    /// True if what was just read is known to have arrived after this instant: the kernel has stamped it.
+    #[inline]
+    pub fn arrived_after(&self, until_ns: u64) -> bool {
+        self.done_ns > until_ns && self.done_ns < self.now_ns
     }
 
     pub fn close(&mut self, index: usize) {

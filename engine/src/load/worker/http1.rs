@@ -109,21 +109,21 @@ impl Protocol for Http1 {
         self.fail(core, index, outcome);
     }
 
-    fn time_left(&self, core: &Core, index: usize) -> Option<(u64, Outcome)> {
+    fn waits_until(&self, core: &Core, index: usize) -> Option<(u64, Outcome)> {
         let slot = &core.slots[index];
         if slot.in_flight == 0 {
             return None;
         }
         let timeouts = &core.plan.spec.timeouts;
-        let left_ns = (slot.front().sent_ns + timeouts.request_ns).saturating_sub(core.now_ns);
+        let until_ns = slot.front().sent_ns.saturating_add(timeouts.request_ns);
         if matches!(slot.state, State::Connecting | State::Handshake) {
-            let connect_left_ns = timeouts.connect_ns.saturating_sub(core.connecting_ns(index));
+            let connect_until_ns = core.began_ns(index).saturating_add(timeouts.connect_ns);
             // The stamp of connect() is in us: smaller differences mean nothing.
-            if connect_left_ns <= left_ns.saturating_add(1_000) {
-                return Some((left_ns.min(connect_left_ns), Outcome::ConnectTimeout));
+            if connect_until_ns <= until_ns.saturating_add(1_000) {
+                return Some((until_ns.min(connect_until_ns), Outcome::ConnectTimeout));
             }
         }
-        Some((left_ns, Outcome::Timeout))
+        Some((until_ns, Outcome::Timeout))
     }
 
     fn time_is_up(&mut self, core: &mut Core, index: usize, outcome: Outcome) {

@@ -109,7 +109,7 @@ impl<P: Protocol> Worker<P> {
         self.core.read_clock();
         while !self.is_over() {
             if self.core.now_ns >= self.core.due_ns {
-                self.run_due();
+                self.run_due(&mut buffer);
             }
             let count = self.wait(&mut events);
             if count == 0 {
@@ -122,7 +122,7 @@ impl<P: Protocol> Worker<P> {
                 let event = events[at];
                 self.handle(event.u64, event.events, &mut buffer);
                 if self.core.now_ns >= self.core.due_ns {
-                    self.run_due();
+                    self.run_due(&mut buffer);
                 }
             }
             self.read_on(&mut buffer);
@@ -245,7 +245,7 @@ impl<P: Protocol> Worker<P> {
             self.core.slots[index].peer_closed = true;
         }
         if flags & (READABLE | PEER_CLOSED | FAILED) != 0 {
-            self.read(index, buffer);
+            self.read(index, u64::MAX, buffer);
         }
         let slot = &self.core.slots[index];
         if flags & WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
@@ -253,13 +253,16 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
+    /// Reads what has come, and handles it. What the first read yields is thrown away if it came after `until_ns`.
     #[inline]
-    fn read(&mut self, index: usize, buffer: &mut [u8]) {
+    fn read(&mut self, index: usize, mut until_ns: u64, buffer: &mut [u8]) {
         let generation = self.core.slots[index].generation;
         for _ in 0..P::READS_AT_ONCE {
             match self.core.read_socket(index, buffer) {
                 Ok(0) => return self.end_of_stream(index),
+                Ok(_) if self.core.arrived_after(until_ns) => return,
                 Ok(count) => {
+                    until_ns = u64::MAX;
                     self.core.recorder.received(count);
                     self.large |= count >= LARGE_BYTES;
                     if self.core.plan.tls.is_some() {
@@ -291,7 +294,7 @@ impl<P: Protocol> Worker<P> {
             let index = index as usize;
             if !matches!(self.core.slots[index].state, State::Closed | State::Connecting) {
                 let pressing = self.core.slots[index].is_pressing();
-                self.read(index, buffer);
+                self.read(index, u64::MAX, buffer);
                 self.weigh(index, pressing);
             }
         }
@@ -351,7 +354,7 @@ impl<P: Protocol> Worker<P> {
 
     /// Does everything that is due now: user starts, requests after a pause, arrivals, timeouts, the end of the window.
     #[cold]
-    fn run_due(&mut self) {
+    fn run_due(&mut self, buffer: &mut [u8]) {
         // The sends below may read the clock and pass the end of the window. Requests due before that end are still
         // sent, in the next turn; only then is the rest called off.
         let draining = self.core.draining;
@@ -370,7 +373,7 @@ impl<P: Protocol> Worker<P> {
             }
         }
         if self.core.now_ns >= self.core.sweep_ns {
-            self.sweep();
+            self.sweep(buffer);
         }
         let scheduled_ns = self.core.timers.next_ns().min(self.core.next_arrival_ns());
         self.behind = scheduled_ns < until_ns || self.core.draining != draining;
@@ -409,22 +412,37 @@ impl<P: Protocol> Worker<P> {
 
     /// Finds requests and connections whose time is up. The next sweep is due when the first of those now in flight
     /// could time out: anything sent in the meantime has more time.
-    fn sweep(&mut self) {
+    fn sweep(&mut self, buffer: &mut [u8]) {
         let timeouts = &self.core.plan.spec.timeouts;
         let mut next_ns = self.core.now_ns + timeouts.connect_ns.min(timeouts.request_ns);
         for index in 0..self.core.slots.len() {
-            let Some((left_ns, outcome)) = self.protocol.time_left(&self.core, index) else { continue };
-            if left_ns > 0 {
-                next_ns = next_ns.min(self.core.now_ns + left_ns);
-            } else {
+            let Some((mut until_ns, _)) = self.protocol.waits_until(&self.core, index) else { continue };
+            if until_ns <= self.core.now_ns {
                 let pressing = self.core.slots[index].is_pressing();
-                self.core.read_clock();
-                self.protocol.time_is_up(&mut self.core, index, outcome);
+                until_ns = self.time_out(index, until_ns, buffer);
                 self.weigh(index, pressing);
             }
+            next_ns = next_ns.min(until_ns);
         }
         let next_ns = self.protocol.swept(&mut self.core, next_ns);
         self.core.sweep_ns = next_ns.max(self.core.now_ns + SWEEP_NS);
+    }
+
+    /// Gives up what a slot has waited for until this instant. It is read once more before that: the answer may have
+    /// come in time and have waited for this thread. Returns the instant up to which the slot may wait for what is in
+    /// flight then.
+    fn time_out(&mut self, index: usize, until_ns: u64, buffer: &mut [u8]) -> u64 {
+        if !matches!(self.core.slots[index].state, State::Closed | State::Connecting) {
+            self.read(index, until_ns, buffer);
+        }
+        let now_ns = self.core.read_clock();
+        match self.protocol.waits_until(&self.core, index) {
+            Some((until_ns, outcome)) if until_ns <= now_ns => {
+                self.protocol.time_is_up(&mut self.core, index, outcome);
+                u64::MAX
+            }
+            waits => waits.map_or(u64::MAX, |(until_ns, _)| until_ns),
+        }
     }
 
     /// Ends everything still in flight, drops arrivals that were due and never sent, and reports.

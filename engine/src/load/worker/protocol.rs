@@ -44,8 +44,8 @@ pub trait Protocol: Send + 'static {
     /// Reading from an open connection failed.
     fn broken(&mut self, core: &mut Core, index: usize, outcome: Outcome);
 
-    /// The time for which a slot may still wait, and the outcome after it. None if the slot waits for nothing.
-    fn time_left(&self, core: &Core, index: usize) -> Option<(u64, Outcome)>;
+    /// The instant up to which a slot may wait, and the outcome after it. None if the slot waits for nothing.
+    fn waits_until(&self, core: &Core, index: usize) -> Option<(u64, Outcome)>;
 
     /// The slot has waited too long; `outcome` is that of its oldest request.
     fn time_is_up(&mut self, core: &mut Core, index: usize, outcome: Outcome);

@@ -11,6 +11,8 @@ use crate::load::flight::Flight;
 use crate::load::plan;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// The longest time from a request to its answer.
+const REQUEST_NS: u64 = 2 * SECOND_NS;
 
 /// A worker of this model whose run began a second ago and whose window ended half a second ago.
 fn late_worker(model: &str) -> (Worker<Http1>, u64) {
@@ -27,7 +29,8 @@ fn worker(port: u16, step: &str, model: &str) -> (Worker<Http1>, u64) {
 fn planned(url: &str, step: &str, model: &str, connection: &str) -> Arc<Plan> {
     let json = format!(
         r#"{{"protocol": 1, "target": {{"url": "{url}"}}, "scenario": [{step}], "model": {model},
-            "connection": {connection}, "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#
+            "connection": {connection}, "timeouts": {{"connect_ns": {SECOND_NS}, "request_ns": {REQUEST_NS}}},
+            "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#
     );
     Arc::new(plan::make(serde_json::from_str(&json).unwrap(), 1024).unwrap_or_else(|_| panic!("{json}")))
 }
@@ -51,11 +54,11 @@ fn an_edge_passed_while_sending_calls_off_nothing_that_was_due_before_it() {
     let (mut worker, end_ns) =
         late_worker(r#"{"kind": "open", "arrivals": "constant", "rate_per_s": 50, "max_in_flight": 1}"#);
     worker.core.now_ns = end_ns - SECOND_NS / 10;
-    worker.run_due();
+    worker.run_due(&mut []);
     assert!(worker.core.draining, "the clock was read and had passed the end of the window");
     assert_eq!(worker.core.due_ns, 0, "the rest is due at once");
-    worker.run_due();
-    worker.run_due();
+    worker.run_due(&mut []);
+    worker.run_due(&mut []);
     assert_eq!(worker.core.next_arrival_ns(), u64::MAX, "then all is called off");
     let (_, report) = worker.core.recorder.finish(now_ns());
     assert_eq!((report.total.scheduled, report.cohort.scheduled), (25, 25));
@@ -73,7 +76,7 @@ fn pauses_are_credited_up_to_the_end_of_the_window_and_no_further() {
     worker.core.timers.push(Timer { due_ns, pause_ns: SECOND_NS, slot: 0, step: 0, arrives: false, life: 0 });
     worker.core.now_ns = end_ns - SECOND_NS / 10;
     while !worker.core.timers.is_empty() {
-        worker.run_due();
+        worker.run_due(&mut []);
     }
     let (_, report) = worker.core.recorder.finish(now_ns());
     assert_eq!(report.total.think_ns_sum, SECOND_NS / 10);
@@ -107,7 +110,7 @@ fn an_answer_that_came_before_the_server_closed_counts_although_the_request_cann
     let (mut worker, _) = worker(listener.local_addr().unwrap().port(), &step, model);
     let mut events = [Event { events: 0, u64: 0 }; 1];
     worker.core.read_clock();
-    worker.run_due();
+    worker.run_due(&mut []);
     assert_eq!(worker.core.epoll.wait(&mut events, Some(SECOND_NS)), 1);
     worker.protocol.connected(&mut worker.core, 0);
     assert_eq!(worker.core.slots[0].unwritten, 1, "the body is larger than what the kernel takes");
@@ -125,13 +128,48 @@ fn an_answer_that_came_before_the_server_closed_counts_although_the_request_cann
     assert_eq!(report.rejected.into_iter().collect::<Vec<_>>(), [(413, 1)]);
 }
 
+/// Sends a request, lets the server answer it so many ns later, and looks for timeouts before it reads the answer, once
+/// the request's time is up. Returns how many requests ended ok and by the timeout. `stamped`: the kernel stamps arrivals.
+fn answered_and_read_late(stamped: bool, after_ns: u64) -> [u64; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let model = r#"{"kind": "closed", "users": 1, "requests_per_user": 1}"#;
+    let (mut worker, _) = worker(listener.local_addr().unwrap().port(), r#"{"name": "a"}"#, model);
+    worker.core.stamped = stamped;
+    worker.core.read_clock();
+    worker.run_due(&mut []);
+    assert_eq!(worker.core.epoll.wait(&mut [Event { events: 0, u64: 0 }; 1], Some(SECOND_NS)), 1);
+    worker.connected(0, 0);
+    let (mut server, _) = listener.accept().unwrap();
+    assert!(server.read(&mut [0; 1000]).unwrap() > 0);
+    let sent_ns = now_ns() - after_ns;
+    let slot = &mut worker.core.slots[0];
+    let flight = Flight { sent_ns, ..slot.pop() };
+    slot.push(flight);
+    slot.unwritten = 0;
+    server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+    crate::sys::poll(&mut [crate::sys::readable(worker.core.slots[0].fd)], Some(SECOND_NS));
+    // Stamps count once the wall clock has been seen to be steady.
+    (0..2).for_each(|_| worker.core.compare_clocks());
+    worker.core.now_ns = now_ns().max(sent_ns + REQUEST_NS);
+    worker.core.sweep_ns = 0;
+    worker.run_due(&mut vec![0; READ_BUFFER_BYTES]);
+    let (_, report) = worker.core.recorder.finish(now_ns());
+    [Outcome::Ok, Outcome::Timeout].map(|outcome| report.total.outcomes[outcome as usize])
+}
+
+#[test]
+fn an_answer_that_came_in_time_is_no_timeout_although_it_is_read_late() {
+    assert_eq!([false, true].map(|stamped| answered_and_read_late(stamped, 0)), [[1, 0]; 2]);
+    assert_eq!(answered_and_read_late(true, REQUEST_NS + SECOND_NS), [0, 1]);
+}
+
 #[test]
 fn a_connection_that_the_server_resets_as_it_accepts_it_was_opened() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let model = r#"{"kind": "closed", "users": 1, "requests_per_user": 1}"#;
     let (mut worker, _) = worker(listener.local_addr().unwrap().port(), r#"{"name": "a"}"#, model);
     worker.core.read_clock();
-    worker.run_due();
+    worker.run_due(&mut []);
     let (server, _) = listener.accept().unwrap();
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
     let length = size_of_val(&at_once) as libc::socklen_t;
@@ -178,7 +216,7 @@ fn after_a_rest(method: &str, rested_us: u32, closes: Closes) -> [u64; 3] {
         assert!(server.read(&mut [0; 1000]).unwrap() > 0);
         server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
         crate::sys::poll(&mut [crate::sys::readable(worker.core.slots[0].fd)], Some(SECOND_NS));
-        worker.read(0, buffer);
+        worker.read(0, u64::MAX, buffer);
     };
     worker.arrive();
     let mut server = connected(&mut worker);

@@ -108,23 +108,22 @@ impl Protocol for Messages {
         self.lose(core, index, Loss::Reset, outcome);
     }
 
-    fn time_left(&self, core: &Core, index: usize) -> Option<(u64, Outcome)> {
+    fn waits_until(&self, core: &Core, index: usize) -> Option<(u64, Outcome)> {
         let timeouts = &core.plan.spec.timeouts;
         let member = &self.members[index];
         match core.slots[index].state {
             State::Connecting | State::Joining => {
-                Some((timeouts.connect_ns.saturating_sub(core.connecting_ns(index)), Outcome::ConnectTimeout))
+                Some((core.began_ns(index).saturating_add(timeouts.connect_ns), Outcome::ConnectTimeout))
             }
-            State::Closing => Some((CLOSING_NS.saturating_sub(core.connecting_ns(index)), Outcome::ClosedEarly)),
+            State::Closing => Some((core.began_ns(index) + CLOSING_NS, Outcome::ClosedEarly)),
             State::Joined => {
                 let unwritten = member.blocked.as_ref().and_then(|blocked| blocked.one_way.first());
                 let sent_ns = [member.session.oldest_sent_ns(), unwritten.map(|flight| flight.sent_ns)];
                 let sent_ns = sent_ns.into_iter().flatten().min();
-                let ends = |from_ns: u64, after_ns: u64| from_ns.saturating_add(after_ns).saturating_sub(core.now_ns);
-                let request = sent_ns.map(|sent_ns| (ends(sent_ns, timeouts.request_ns), Outcome::Timeout));
+                let request = sent_ns.map(|sent_ns| (sent_ns.saturating_add(timeouts.request_ns), Outcome::Timeout));
                 let silence = member.session.silence_ns_max();
-                let silence = silence.map(|most_ns| (ends(member.heard_ns, most_ns), Outcome::ClosedEarly));
-                [request, silence].into_iter().flatten().min_by_key(|(left_ns, _)| *left_ns)
+                let silence = silence.map(|most_ns| (member.heard_ns.saturating_add(most_ns), Outcome::ClosedEarly));
+                [request, silence].into_iter().flatten().min_by_key(|(until_ns, _)| *until_ns)
             }
             _ => None,
         }
