@@ -26,11 +26,12 @@ impl Mark {
         self.followers(message).find_map(leading_number)
     }
 
-    /// The first word that follows the text. A word ends at a quotation mark, a comma, a closing brace or
-    /// white space.
+    /// The first word that follows the text, directly or after an opening quotation mark. A word ends at a quotation
+    /// mark, a comma, a closing brace or white space.
     pub fn word_after<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         let ends = |byte: &u8| matches!(byte, b'"' | b',' | b'}') || byte.is_ascii_whitespace();
-        let mut words = self.followers(message).map(|rest| rest.split(ends).next().unwrap_or_default());
+        let unquoted = self.followers(message).map(|rest| rest.strip_prefix(b"\"").unwrap_or(rest));
+        let mut words = unquoted.map(|rest| rest.split(ends).next().unwrap_or_default());
         words.find(|word| !word.is_empty())
     }
 
@@ -117,12 +118,16 @@ mod tests {
             (br#"{"pid":w-1"#, Some(b"w-1")),
             (br#"{"pid": 17, "count": 2}"#, Some(b"17")),
             (br#"{"pid":}"#, None),
-            (br#"{"pid":"x","pid":17}"#, Some(b"17")),
+            (br#"{"pid":"x","pid":17}"#, Some(b"x")),
+            (br#"{"pid": "x"}"#, Some(b"x")),
+            (br#"{"pid":"","pid":17}"#, Some(b"17")),
             (b"{}", None),
         ] {
             assert_eq!(mark.word_after(message), word);
         }
-        assert_eq!(Mark::new("\"worker\":\"").word_after(br#"{"worker":"two","n":1}"#), Some(&b"two"[..]));
+        let quoted = Mark::new("\"worker\":\"");
+        assert_eq!(quoted.word_after(br#"{"worker":"two","n":1}"#), Some(&b"two"[..]));
+        assert_eq!(quoted.word_after(br#"{"worker":"","n":1}"#), None);
         assert!(mark.is_in(br#"{"pid":}"#) && !mark.is_in(b"pid"));
     }
 

@@ -666,7 +666,7 @@ fn running_counts_are_kept_by_label() {
         let worker = turn.fetch_add(1, Ordering::SeqCst) as usize % 2;
         while peer.text().is_some() {
             let count = shared[worker].fetch_add(1, Ordering::SeqCst) + 1;
-            peer.say(&format!("{{\"pid\":{worker},\"count\":{count}}}"));
+            peer.say(&format!("{{\"pid\":\"w{worker}\",\"count\":{count}}}"));
         }
     });
     let mut spec = spec(address, json!({"tally": {"label_after": "\"pid\":", "count_after": "\"count\":"}}));
@@ -674,7 +674,7 @@ fn running_counts_are_kept_by_label() {
     spec["threads"] = json!(2);
     let summary = run(&spec);
     let [zero, one] = [0, 1].map(|worker: usize| counts[worker].load(Ordering::SeqCst));
-    assert_eq!(summary["websocket"]["tallies"], json!({"0": zero, "1": one}));
+    assert_eq!(summary["websocket"]["tallies"], json!({"w0": zero, "w1": one}));
     assert_eq!(zero + one, 120);
 }
 

@@ -338,6 +338,22 @@ def test_what_workers_counted_lies_between_what_was_answered_and_what_was_sent(
     assert not fatal or fatal in problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("tallies", "fatal"),
+    [
+        ({"": 2_503}, "no answer holds a name after '\"worker\":'"),
+        ({"1": 2_503}, "1 worker counted 2,503 messages"),
+        ({"": 10_000}, ""),  # of one worker, whose name is not needed
+    ],
+)
+def test_workers_whose_names_are_not_found_are_not_accused_of_a_wrong_count(
+    tmp_path: Path, tallies: dict[str, int], fatal: str
+) -> None:
+    named = {"tally": {**TALLY["tally"], "label_after": '"worker":'}}
+    result = measured(tmp_path, of=load(websocket=named), tallies=tallies)
+    assert [fatal in problem.message for problem in result.problems if problem.fatal] == ([True] if fatal else [])
+
+
 def test_a_worker_that_began_anew_is_suspected_where_users_were_dropped(tmp_path: Path) -> None:
     result = measured(tmp_path, of=load(websocket=TALLY), tallies={"1": 9_000}, drops={"reset": 5})
     (problem,) = [problem for problem in result.problems if problem.fatal]

@@ -157,6 +157,12 @@ def _tally_problem(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
             f"no answer holds a number after {tally.count_after!r}, so nothing shows that the server received what was "
             "sent: correct load.websocket.tally",
         )
+    elif counted_by < answered and tally.label_after is not None and set(crowd.tallies) == {""}:
+        yield Problem(
+            "tally_differs",
+            f"no answer holds a name after {tally.label_after!r}, so the counts of workers cannot be told apart: "
+            "correct load.websocket.tally",
+        )
     elif counted_by < answered:
         again = (
             f"; {crowd.dropped:,} users were dropped: a worker that died and was started again counts from 0"
