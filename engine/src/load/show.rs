@@ -33,6 +33,11 @@ pub fn heading(spec: &LoadSpec, url: &str) -> String {
 
 pub fn summary(spec: &LoadSpec, summary: &Summary) -> String {
     let mut text = String::new();
+    if summary.measure_end_ns <= summary.measure_start_ns {
+        text.push_str("Nothing was measured: the run ended before any time of its measured window had passed\n");
+        failures(&mut text, summary);
+        return text;
+    }
     times(&mut text, summary);
     quantiles(&mut text, summary);
     totals(&mut text, summary);
@@ -58,7 +63,7 @@ fn quantiles(text: &mut String, summary: &Summary) {
         [&times.response_time_ns, &times.service_time_ns, &times.send_lag_ns].map(|encoded| histogram(encoded));
     let due = summary.cohort.scheduled;
     let ok = summary.cohort.outcomes.get(&Outcome::Ok).copied().unwrap_or(0);
-    let window_ns = summary.measure_end_ns.saturating_sub(summary.measure_start_ns);
+    let window_ns = summary.measure_end_ns - summary.measure_start_ns;
     let _ = writeln!(text, "  {:<15}{:>9}{:>9}{:>9}", "Distribution", "response", "service", "send lag");
     for quantile in QUANTILES {
         let name = format!("{}%", (quantile * 1e6).round() / 1e4);
@@ -159,7 +164,7 @@ fn engine(text: &mut String, spec: &LoadSpec, summary: &Summary) {
 }
 
 fn seconds(summary: &Summary) -> f64 {
-    (summary.measure_end_ns.saturating_sub(summary.measure_start_ns)).max(1) as f64 / 1e9
+    (summary.measure_end_ns - summary.measure_start_ns) as f64 / 1e9
 }
 
 fn histogram(encoded: &str) -> Histogram<u64> {
@@ -192,6 +197,24 @@ fn scaled(mut value: f64, base: f64, units: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::recorder::merge::{self, Span};
+
+    #[test]
+    fn a_run_that_ended_before_its_window_has_no_figures_but_its_failures() {
+        let json = r#"{"protocol": 1, "target": {"url": "http://127.0.0.1:1"}, "scenario": [{"name": "a"}],
+            "model": {"kind": "closed", "users": 1}, "phases": {"drain_ns": 0, "deadline_ns": 1}}"#;
+        let spec = serde_json::from_str(json).unwrap();
+        let shown = |window_ns: u64| {
+            let span = Span { go_ns: 1_000, measure_start_ns: 5_000, measure_end_ns: 5_000 + window_ns };
+            let mut ended = merge::summary(span, &[], &[], "interrupted", false);
+            ended.thread_cpu_ns = vec![100];
+            ended.total.outcomes.insert(Outcome::Timeout, 3);
+            summary(&spec, &ended)
+        };
+        let lines: Vec<String> = shown(0).lines().map(String::from).collect();
+        assert!(lines.len() == 2 && lines[0].starts_with("Nothing was measured") && lines[1] == "Not ok: timeout 3");
+        assert!(shown(1_000).contains("busiest thread 10%"));
+    }
 
     #[test]
     fn values_are_read_at_a_glance() {
