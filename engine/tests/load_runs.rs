@@ -166,7 +166,7 @@ fn the_end_of_stdin_before_go_ends_too() {
     let mut run = Run::start(&endless(silent()));
     run.until("armed");
     run.close_stdin();
-    assert_eq!(run.refusal().0, "launch");
+    assert_eq!(run.error(1).0, "launch");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// Exit code of a wrong spec or command line.
 pub const WRONG: u8 = 2;
-/// Exit code of a run that failed through no mistake of the caller.
+/// Exit code of a run that failed or never began, though nothing in its spec is wrong.
 const FAILED: u8 = 1;
 
 /// The text says what is wrong, where, and what would be right.
@@ -25,6 +25,6 @@ impl Problem {
     }
 
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if self.kind == "internal" { FAILED } else { WRONG })
+        ExitCode::from(if matches!(self.kind, "internal" | "launch") { FAILED } else { WRONG })
     }
 }

@@ -228,8 +228,13 @@ impl Run {
 
     /// The kind and message of the error event with which a refused run ends.
     pub fn refusal(&mut self) -> (String, String) {
+        self.error(2)
+    }
+
+    /// The kind and message of the error event of a run that ends with this exit code.
+    pub fn error(&mut self, exit_code: i32) -> (String, String) {
         let error = self.until("error");
-        assert_eq!(self.child.wait().unwrap().code(), Some(2));
+        assert_eq!(self.child.wait().unwrap().code(), Some(exit_code));
         (text(&error["kind"]), text(&error["message"]))
     }
 }
