@@ -401,12 +401,13 @@ class RacePlanner:
     def _never_decides(self) -> bool:
         """True after a look without a leader, if each setting that may meet the conditions lacks the objective, or the
         metric of one, in all its full trials: as a rule a percentile of too few requests, and more rounds have no
-        more. Two revisions are told apart by the objective alone, too."""
+        more. Two revisions are told apart by the objective alone, too. Trials with no metric at all say nothing: those
+        of a plan that is only shown."""
         if self._contest is None or self._contest.leader is not None:
             return False
         objective = self._experiment.objective
         asked = {objective.metric} if self._experiment.compares_revisions else objective.needed_metrics
-        full = [result for result in self._results if result.stage is Stage.COMPARE and result.valid]
+        full = [each for each in self._results if each.stage is Stage.COMPARE and each.valid and each.metrics]
         lacking = [[not asked <= result.metrics.keys() for result in full if result.setting == s] for s in self._next]
         return all(each and all(each) for each in lacking)
 

@@ -16,6 +16,7 @@ from powerband.analyze.stats.intervals import Scale
 from powerband.model.experiment import Claim, Experiment, Objective, Parameter, Subject
 from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, Race, TrialResult, Verdict
+from powerband.search.planners import dry_run
 from powerband.search.race import RacePlanner
 from powerband.search.session import at_rest
 from powerband.search.still_open import still_open
@@ -665,6 +666,11 @@ def test_a_race_that_more_rounds_cannot_decide_ends_after_two(lacks: str) -> Non
     planner = RacePlanner(made, 1)
     assert len(run_planner(planner, lambda _: few)) == 6
     assert race_in(planner).ended_by == "blocks" and planner.progress.to_come == 0
+
+
+@pytest.mark.parametrize("objective", [None, {"subject_to": ["p99 < 50ms"]}])
+def test_the_plan_of_a_race_shows_all_its_rounds(objective: Mapping[str, object] | None) -> None:
+    assert [spec.block for spec in dry_run(race_of(3, repeats=5, objective=objective), 1)] == sorted(3 * [*range(5)])
 
 
 def test_a_race_in_which_one_setting_has_what_others_lack_goes_on() -> None:
