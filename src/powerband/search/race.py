@@ -93,7 +93,6 @@ class RacePlanner:
         self._settled: frozenset[Setting] = frozenset()  # live, but paused, since nothing about them is open
         self._ended_by = "running"
         self._met = False  # the bound asked for is met
-        self._time_kept = True  # for the fresh starts, beside the full trials that began
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
         self._nodes = nodes
@@ -319,7 +318,6 @@ class RacePlanner:
         elif self._ended_by == "running":
             if self._beside_short and not self._looks and self._begun == self._screens:  # their noise is not known yet
                 self._set_window(window_for(self._experiment, math.inf, self._trials.around_s))
-            self._time_kept = self._time_kept and self._trials.fits(*self._wanted)
             self._trials.begin(self._begun, self._next_full, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
             # Once the standing is confirmed, the winner alone is measured again.
@@ -417,10 +415,7 @@ class RacePlanner:
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
         self._begun = max(self._begun, self._screens)  # no short trials any more
         self._trials.cut(confirming=False)
-        if not self._time_kept or ResponseTable(self._experiment, self._settings, self._results).screened:
-            self._confirm_blocks = self._confirm_in_time()
-        elif not self._experiment.design.confirm:
-            self._confirm_blocks = 0
+        self._confirm_blocks = self._confirm_in_time()
         self._confirming = self._finalists() if self._confirm_blocks or self._ahead else ()
         foreseen = self._ahead > 0 and self._is_foreseen(self._confirming)
         self._trials.cut(confirming=not foreseen)
@@ -428,16 +423,17 @@ class RacePlanner:
             self._confirming = self._foreseen
             self._enough_confirmed()
         else:
-            self._confirm_blocks += self._ahead
+            self._confirm_blocks = self._in_time(self._confirm_blocks + self._ahead)
             self._confirm_from = self._begun
 
     def _confirm_in_time(self) -> int:
-        """The number of blocks that confirm a race of short trials alone, or one that began full trials with no time
-        kept free for them. They are as many as end within the budget; where none was asked for, `FRESH_MIN` if there is
-        time, since an answer does not rest on short trials alone then."""
+        """The number of blocks that confirm: of those asked for, as many as end within the budget, since repeats may
+        have used the time kept free for them. Where none was asked for, `FRESH_MIN` after a race of short trials alone,
+        if there is time: an answer does not rest on these alone then."""
         if self._experiment.design.confirm:
             return self._in_time(self._confirm_blocks)
-        return FRESH_MIN if self._in_time(FRESH_MIN) == FRESH_MIN else 0
+        screened = ResponseTable(self._experiment, self._settings, self._results).screened
+        return FRESH_MIN if screened and self._in_time(FRESH_MIN) == FRESH_MIN else 0
 
     def _in_time(self, blocks: int) -> int:
         """How many of so many blocks that confirm end within the budget."""

@@ -166,6 +166,20 @@ def test_trials_of_later_rounds_are_repeated_only_within_the_budget(nodes: int) 
     assert run(grid("95s", retries=2, retry_budget=1.0), 1, disturbed(serve, lambda spec: spec.number == 4))[0] == 70.0
 
 
+@pytest.mark.parametrize(("budget_s", "fresh"), [(80, 0), (100, 2)])
+def test_repeats_may_use_the_time_that_was_kept_for_fresh_starts(budget_s: int, fresh: int) -> None:
+    """Two rounds of three settings far apart take 60 s, the fresh starts of two of them 20 s."""
+
+    def far_apart(spec: TrialSpec) -> TrialResult:
+        noise = float(np.random.default_rng(spec.number).normal(0, 0.003))
+        return result_of(spec, {"goodput_per_s": 1000.0 * 4.0 ** threads(spec) * (1 + noise)}, TRIAL_S)
+
+    made = race_of(3, repeats=10, budget=f"{budget_s}s", confirm=1)
+    wall_s, results = run(made, 1, disturbed(far_apart, lambda spec: spec.number in (4, 5)))
+    assert wall_s == 80.0 + fresh * TRIAL_S
+    assert sum(result.stage is Stage.CONFIRM for result in results) == fresh
+
+
 @NODES
 @pytest.mark.parametrize(("budget_s", "soaks"), [(1220, 1), (1320, 2), (10_000, 3)])
 def test_a_disturbed_soak_is_repeated_only_within_the_budget(nodes: int, budget_s: int, soaks: int) -> None:
