@@ -114,15 +114,19 @@ class CapacityPlanner(InFlight[_Round]):
             longest_ns = usual_ns + usual_ns * LONGER * ahead / self._nodes
         if math.isinf(self.budget_s):
             return longest_ns
-        rest_s = sum(map(self._lasts_s, (each.setting for each in (*asked.queue, *asked.retry))))
-        beside_s = self.lasts_s(None) - usual_ns / 1e9
-        return min(longest_ns, max(usual_ns, 1e9 * (self.budget_left_s - rest_s - beside_s)))
+        return min(longest_ns, max(usual_ns, 1e9 * (self.budget_left_s - self._rest_s(asked) - self.around_s)))
 
-    def _lasts_s(self, setting: Setting) -> float:
-        """The time in s that the next trial of a setting takes, if possible with the usual window."""
+    def _rest_s(self, block: _Round) -> float:
+        """The time in s that the trials to come of a round take."""
+        return sum(self._lasts_s(each.setting, each.rate_per_s) for each in (*block.queue, *block.retry))
+
+    def _lasts_s(self, setting: Setting, rate_per_s: float | None = None) -> float:
+        """The time in s that the next trial of a setting takes, with the window that its rate needs. While its rate is
+        open, that is the usual window if possible."""
         search, usual_ns = self._search(setting), self._experiment.load.duration_ns
-        known = search.first_look is not None
-        return self.lasts_s(search.window_ns(search.next_rate_per_s((), usual_ns)) if known else None)
+        if search.first_look is None:
+            return self.lasts_s(None)
+        return self.lasts_s(search.window_ns(rate_per_s or search.next_rate_per_s((), usual_ns)))
 
     def _tried_now(self, setting: Setting) -> list[float]:
         """The rates of the setting's trials in flight."""
@@ -158,10 +162,12 @@ class CapacityPlanner(InFlight[_Round]):
             told.took_s.append(result.took_s)
         repeats_itself = not spoilt_by_others(result) and bool(fatal_codes(result) & REPEATED_CODES)
         may_repeat = wanted and spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
-        may_repeat &= told.stage is Stage.SATURATE or self._within_budget(told.waiting + 1)
         if may_repeat and not repeats_itself and not self._says_something(result):
-            self._retries_left -= 1
             told.retry.append(self._again(spec))
+            if told.stage is Stage.SATURATE or self.wall_s + self._rest_s(told) <= self.budget_s:
+                self._retries_left -= 1
+            else:
+                told.retry.pop()
 
     def _again(self, spec: TrialSpec) -> Attempt:
         """Another attempt at the same rate, unless the rate is now known to exceed what the load generator can
@@ -248,7 +254,7 @@ class CapacityPlanner(InFlight[_Round]):
         unbounded = not self.told or math.isinf(self.budget_s)
         return unbounded or self.wall_s + sum(map(self._lasts_s, self._live)) <= self.budget_s
 
-    def _within_budget(self, trials: int, took_s: Sequence[float] = ()) -> bool:
+    def _within_budget(self, trials: int, took_s: Sequence[float]) -> bool:
         """True if this many more trials, one after the other, would end within the budget, at the pace of trials that
         took so long; without any, of all measured ones but short looks."""
         usual_ns = self._experiment.load.duration_ns
