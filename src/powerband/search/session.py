@@ -383,8 +383,9 @@ def _dealt_anew(choice: CpuChoice) -> str:
 
 
 def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:
-    """True for the first trial of the run or of a revision. A mistyped command fails here and ends the run."""
-    return all(result.setting.revision != spec.setting.revision for result in results)
+    """True for the first trial of the run or of a revision that was not interrupted. A mistyped command fails here and
+    ends the run."""
+    return all(each.status == "interrupted" or each.setting.revision != spec.setting.revision for each in results)
 
 
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
-from powerband.base.errors import UsageError
+from powerband.base.errors import MeasurementError, UsageError
 from powerband.model.experiment import Experiment, Measure
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, TrialResult
@@ -90,6 +90,22 @@ def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, s
     run_session(experiment(), run, watching, again, trial=by_threads)
     again.close()
     assert len(run.records()) == 9 and watching.calls[0] == "run 4/9"
+
+
+def test_after_a_stop_in_the_first_trial_the_next_is_checked_as_the_first(run: RunDir, stop: StopRequest) -> None:
+    def lacking(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **_: Any) -> TrialRecord:
+        record = failed_record(spec, "descriptor_limit", "too few descriptors")
+        if spec.number == 1:
+            stop.request()
+            record = replace(record, status="interrupted", failure=None)
+        return write_trial(directory, record, None)
+
+    run_session(experiment(), run, Observer(), stop, trial=lacking)
+    again = StopRequest()
+    with pytest.raises(MeasurementError, match="too few descriptors\nNothing was measured"):
+        run_session(experiment(), run, Observer(), again, trial=lacking)
+    again.close()
+    assert [record.status for record in run.records()] == ["interrupted"]
 
 
 def test_a_first_start_that_was_never_ready_is_excused_in_a_resumed_run_too(run: RunDir, stop: StopRequest) -> None:
