@@ -184,7 +184,7 @@ class TrialResult:
     warmup_ended_by: str | None = None
     stage: Stage = Stage.COMPARE
     rate_per_s: float | None = None  # the offered rate of a capacity trial
-    took_s: float | None = None  # from the start of the first process to the end of the last, if the record shows it
+    took_s: float | None = None  # from the start of the first process, or of the wait for a server that runs already
     steady: bool | None = None  # True if the window was steady; None: too short to decide; False: it never stabilised
     pools: tuple[PoolUse, ...] = ()  # the server's, the busiest first
     bottleneck: Bottleneck | None = None  # None: the trial is excluded, or the probe's data do not suffice

@@ -188,9 +188,18 @@ def _result(
         runtimes=tuple(RuntimeView.from_json(view) for view in record.runtimes),
         rate_per_s=record.spec.rate_per_s,
         window_s=None if record.spec.window_ns is None else record.spec.window_ns / SECOND_NS,
-        took_s=(max(record.phases.values()) - min(record.phases.values())) / SECOND_NS if record.phases else None,
+        took_s=_took_s(record),
         repeated_s=record.repeated_s,
     )
+
+
+def _took_s(record: TrialRecord) -> float | None:
+    """The time of the trial, in s, from its first phase to its last; None if there is none. A server that runs already
+    counts from the beginning of the trial: an earlier setting may have ended it, so that it was waited for."""
+    if not record.phases:
+        return None
+    begun_ns = record.monotonic_ns if "applied" in record.phases else min(record.phases.values())
+    return (max(record.phases.values()) - begun_ns) / SECOND_NS
 
 
 def _cpu_use(record: TrialRecord, subject_quota: float | None, evidence: Evidence | None) -> CpuUse | None:

@@ -624,6 +624,16 @@ def test_a_server_that_outlived_its_grace_is_noted(tmp_path: Path, killed: int, 
     assert ("killed_at_stop" in codes(measure(directory, record, experiment()))) is noted
 
 
+@pytest.mark.parametrize(("first", "took_s"), [("launched", 14.0), ("applied", 44.0)])
+def test_the_wait_for_a_server_that_runs_already_is_time_of_the_trial(
+    tmp_path: Path, first: str, took_s: float
+) -> None:
+    directory, made = TrialDir(tmp_path / "0001"), failed_record(spec(), "not_ready")
+    phases = {first: START_NS, "stopped": START_NS + 14 * SECOND}
+    record = write_trial(directory, replace(made, monotonic_ns=START_NS - 30 * SECOND, phases=phases), None)
+    assert measure(directory, record, experiment()).took_s == took_s
+
+
 def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
     refused = measured(tmp_path / "a", Figures(busy_cores=1.5), measure=Measure(repeats=3, foreign_cpu_max=0.1))
     (problem,) = refused.problems
