@@ -17,9 +17,10 @@ from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.load import Load
 from powerband.model.plan import format_level
+from powerband.model.subjects import BUILT_IN
 from powerband.search.planners import dry_run
 
-NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=8).filter(lambda name: name not in ("port", "engine"))
+NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=8).filter(lambda name: name not in BUILT_IN)
 NS = st.integers(0, 10**13)
 TEXT = st.text(st.characters(blacklist_categories=["Cs", "Cc"]) | st.sampled_from("\t\n\x85"), max_size=30)
 LEVELS = st.one_of(
