@@ -119,8 +119,11 @@ def _gain(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) ->
 
 
 def _apart(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) -> bool:
-    """True if the whole interval of the first is better than that of the other."""
+    """True if the whole interval of the first is better than that of the other. A lower bound may lie anywhere above
+    its interval."""
     better, worse = one.estimates[measure.metric], other.estimates[measure.metric]
+    if (worse if measure.most else better).at_least:
+        return False
     if better.low is None or better.high is None or worse.low is None or worse.high is None:
         return False
     return better.low > worse.high if measure.most else better.high < worse.low
