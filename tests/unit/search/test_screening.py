@@ -436,6 +436,19 @@ def test_users_without_an_answer_in_a_short_trial_bar_no_setting() -> None:
     assert behind.feasible and "users_unserved" not in behind.estimates
 
 
+def test_memory_of_short_trials_is_not_told_beside_that_of_full_ones() -> None:
+    """The setting with most threads leaves by its short trials, in which every server touches little of its memory."""
+
+    def touched(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        return replace(
+            result, metrics={**result.metrics, "rss_bytes_max": 150e6 if spec.stage is Stage.SCREEN else 5e8}
+        )
+
+    _, _, analysis = screened(TWO_AHEAD[::-1], touched)
+    said = " ".join(analysis.answer.sentences)
+    assert "threads=5 costs more: 6 threads instead of " in said and "less memory" not in said
+
+
 def test_a_budget_counts_short_and_full_trials_for_what_each_takes() -> None:
     """A short trial takes 1.5 s, a full one 11 s: 100 s are too few for two full blocks of four settings after the
     short trials, and 180 s are enough."""

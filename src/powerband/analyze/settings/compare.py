@@ -296,6 +296,7 @@ def _by_blocks(
         figures=figures_of(experiment, table, scale),
         hidden={setting: compliance[setting].hidden for setting in settings},
         short=table.screened,
+        spared=frozenset() if table.screened else frozenset(filter(table.has_only_short, settings)),
     )
     decision = unbound = _decide(standing)
     if _bounds_hold(standing, decision, progress):

@@ -73,6 +73,8 @@ class Standing:
     ahead."""
     short: bool = False
     """True if the settings are compared by short trials alone."""
+    spared: frozenset[Setting] = frozenset()
+    """Settings whose estimates are of short trials, though others have full ones."""
     few_requests: Mapping[Setting, str] = field(default_factory=dict)
     """By setting: how long a trial would do, if its valid ones had too few requests for what was asked."""
 
@@ -84,6 +86,10 @@ class Standing:
         """The estimate of a metric in the metric's unit; None if no valid trial of the setting has it."""
         found = self.row(setting).estimates.get(metric)
         return None if found is None else found.value
+
+    def is_like(self, setting: Setting, other: Setting) -> bool:
+        """True if the estimates of both settings are of full trials, or of short ones."""
+        return (setting in self.spared) == (other in self.spared)
 
     def cpus_for(self, setting: Setting) -> CpuUse | None:
         """CPUs that the setting had; those of `cpus` if they are not known."""

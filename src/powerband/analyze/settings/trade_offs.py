@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from powerband.model.plan import Setting
+from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, Estimate, SettingResult
 
 CAPACITY, GOODPUT, TAIL = "capacity_per_s", "goodput_per_s", "response_time_ns_p99"
@@ -50,8 +50,9 @@ class TradeOff:
 @dataclass(frozen=True)
 class TradeOffs:
     """All settings weighed. `measures`: in the order of each row's estimates. `rows`: the settings of which every
-    measure is known, in plan order. `fronts`: for each pair of measures (by index, the first below the second) the
-    settings that no other beats in these two, by the first measure rising."""
+    measure is known, in plan order, without those that have short trials alone, unless all have. `fronts`: for each
+    pair of measures (by index, the first below the second) the settings that no other beats in these two, by the first
+    measure rising."""
 
     measures: tuple[TradeOffMeasure, ...]
     rows: tuple[TradeOff, ...]
@@ -62,6 +63,8 @@ def trade_offs(analysis: Analysis) -> TradeOffs | None:
     """The trade-offs of an analysis; None if it has fewer than two settings, or fewer than two measures, to weigh."""
     measures = _measures(analysis)
     known = [row for row in analysis.settings if row.trials and all(m.metric in row.shown for m in measures)]
+    short = _only_short(analysis)
+    known = [row for row in known if row.setting not in short] or known
     if len(measures) < 2 or len(known) < 2:
         return None
     field = [row for row in known if row.feasible]
@@ -69,6 +72,15 @@ def trade_offs(analysis: Analysis) -> TradeOffs | None:
     pairs = [(a, b) for b in range(len(measures)) for a in range(b)]
     fronts = {(a, b): _front(field, (measures[a], measures[b])) for a, b in pairs}
     return TradeOffs(measures, rows, fronts)
+
+
+def _only_short(analysis: Analysis) -> set[Setting]:
+    """The settings whose trials that count are short ones alone: their memory, CPU and p99 are not comparable with
+    those of full trials."""
+    half = analysis.race.half if analysis.race is not None else ()
+    counted = [trial for trial in analysis.trials if trial.valid and trial.block not in half]
+    short, full = ({each.setting for each in counted if each.stage is of} for of in (Stage.SCREEN, Stage.COMPARE))
+    return short - full
 
 
 def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:

@@ -279,7 +279,7 @@ def _yield(standing: Standing, row: SettingResult) -> str:
 
 def _larger(standing: Standing, chosen: Setting) -> str | None:
     """The extra cost of the largest setting that is no better, and whether it has less memory; also what makes it worse
-    where that can be mended without another setting."""
+    where that can be mended without another setting. Of short trials beside full ones only the threads are compared."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None
@@ -295,13 +295,14 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
     row = max(larger, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
     costs = [f"{standing.value(row.setting, 'threads_max') or 0:,.0f} threads instead of {threads:,.0f}"]
     capacity = standing.experiment.objective.is_capacity  # p99s at different rates say nothing of each other
+    like = standing.is_like(row.setting, chosen)
     for metric, text, show in (
         ("rss_bytes_max", "memory", format_bytes),
         (P99, "p99 response time", lambda value: format_value(value, "ns")),
         ("context_switches_per_request", f"context switches per {standing.experiment.noun}", significant),
     ):
         here, there = standing.row(chosen).estimates.get(metric), row.estimates.get(metric)
-        if here is None or there is None or here.at_least or (capacity and metric == P99):
+        if not like or here is None or there is None or here.at_least or (capacity and metric == P99):
             continue
         if here.value and there.value >= CHEAPER_BY * here.value:
             least = "at least " if there.at_least else ""
@@ -320,7 +321,7 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
 def _memory_saved(standing: Standing, setting: Setting, chosen: Setting) -> str:
     """`less memory: 150 MiB instead of 520 MiB`; empty unless it has clearly less than the chosen setting."""
     has, instead_of = standing.value(setting, "rss_bytes_max"), standing.value(chosen, "rss_bytes_max")
-    if has is None or instead_of is None or not clearly_more(instead_of, has):
+    if has is None or instead_of is None or not clearly_more(instead_of, has) or not standing.is_like(setting, chosen):
         return ""
     return f"less memory: {format_bytes(has)} instead of {format_bytes(instead_of)}"
 

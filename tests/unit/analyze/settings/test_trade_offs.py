@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from fakes import synthetic
 from powerband.analyze.settings.trade_offs import TradeOffStanding, trade_offs
-from powerband.model.results import Analysis, Estimate, SettingResult, Verdict
+from powerband.model.plan import Stage
+from powerband.model.results import Analysis, Estimate, Race, SettingResult, TrialResult, Verdict
 
 THROUGHPUT, TAIL, CPU, MEMORY = "goodput_per_s", "response_time_ns_p99", "subject_cpu_ns_per_request", "rss_bytes_max"
 
@@ -109,6 +110,21 @@ def test_of_two_lower_bounds_none_is_better_for_certain() -> None:
     assert standings(of(*tails))["threads=2"] is TradeOffStanding.CLOSE
     served = [bounded(each, THROUGHPUT) for each in (row(1, 101, 9.95, 5, 50, spread=0.1), behind)]
     assert standings(of(*served))["threads=2"] is TradeOffStanding.CLOSE
+
+
+def test_short_trials_are_not_weighed_against_full_ones() -> None:
+    """threads=3 left the race after its short trials, in which a server has touched little of its memory."""
+    rows = row(1, 100, 10, 5, 50), row(2, 90, 11, 6, 60), row(3, 20, 30, 9, 5)
+    first = [TrialResult(n, 0, 1, each.setting, "measured", (), {}, stage=Stage.SCREEN) for n, each in enumerate(rows)]
+    later = [replace(each, block=1, stage=Stage.COMPARE) for each in first]
+    assert standings(replace(of(*rows), trials=(*first, *later[:2]))) == {
+        "threads=1": TradeOffStanding.UNBEATEN,
+        "threads=2": TradeOffStanding.BEATEN,
+    }
+    assert len(standings(replace(of(*rows), trials=tuple(first)))) == 3, "short ones are comparable with each other"
+    race = Race((), (), trials=5, grid_trials=9, ended_by="stopped", blocks=1, half=(1,))
+    assert len(standings(replace(of(*rows), trials=(*first, *later[:2]), race=race))) == 3, "half a block counts not"
+    assert trade_offs(replace(of(*rows), trials=(*first, later[0]))) is None
 
 
 def test_what_is_not_known_of_all_is_not_weighed() -> None:

@@ -3,7 +3,7 @@ and that of the next smaller one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -36,10 +36,17 @@ def row(count: int, verdict: Verdict, bottleneck: Bottleneck | None, **figures: 
     return SettingResult(threads(count), 3, 0, estimates, effect, verdict, True, bottleneck=bottleneck)
 
 
-def said(*rows: SettingResult, chosen: int, **changes: object) -> str:
+def said(*rows: SettingResult, chosen: int, spared: Sequence[int] = (), **changes: object) -> str:
     leader = threads(chosen)
     case = experiment({"threads": tuple(int(row.setting.as_dict()["threads"]) for row in rows)}, **changes)
-    standing = Standing(experiment=case, rows=rows, leader=leader, contenders=frozenset(), blocks=3)
+    standing = Standing(
+        experiment=case,
+        rows=rows,
+        leader=leader,
+        contenders=frozenset(),
+        blocks=3,
+        spared=frozenset(map(threads, spared)),
+    )
     return " ".join(why(standing, leader))
 
 
@@ -149,6 +156,17 @@ def test_a_setting_with_more_threads_does_not_simply_cost_more_where_it_has_less
         for count, mib in ((17, 520), (37, memory_mib))
     ]
     assert said(*rows, chosen=17).endswith(f" threads=37 {told}")
+
+
+@pytest.mark.parametrize(
+    "figures", [{"rss_bytes_max": 5e8}, {"rss_bytes_max": 5e7}, {"context_switches_per_request": 9.0}]
+)
+def test_of_short_trials_beside_full_ones_only_the_threads_are_compared(figures: dict[str, float]) -> None:
+    usual = {"rss_bytes_max": 2e8, "context_switches_per_request": 2.0}
+    rows = [row(40, Verdict.EQUIVALENT, CPU, **usual), row(270, Verdict.WORSE, CPU, **{**usual, **figures})]
+    plain = "threads=270 costs more: 270 threads instead of 40."
+    assert not said(*rows, chosen=40).endswith(plain)
+    assert said(*rows, chosen=40, spared=[270]).endswith(plain)
 
 
 def test_one_that_serves_as_much_and_answers_sooner_is_named() -> None:
