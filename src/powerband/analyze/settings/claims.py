@@ -15,7 +15,7 @@ import numpy as np
 
 from powerband.analyze.settings.contest import compared, window_ns_of
 from powerband.analyze.settings.counting import counted_share
-from powerband.analyze.settings.starts import failed_words, is_allowed, starts_of
+from powerband.analyze.settings.starts import begun_in, failed_words, is_allowed, starts_of
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
@@ -49,29 +49,33 @@ Moved = Callable[[Reference, float], float]
 """The value that stands for a measured one."""
 
 
-def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[ClaimResult, ...]:
+def judge_claims(
+    experiment: Experiment, results: Sequence[TrialResult], *, started: Sequence[TrialResult] | None = None
+) -> tuple[ClaimResult, ...]:
     """Every claim, in the experiment's order; never raises for what results hold.
 
     Only valid trials count, and of several attempts at one setting in one block the last one; if more starts of a
     setting failed than may, only a verdict that worse figures of it would not change. All intervals of one claim hold
-    at once with the experiment's confidence; several claims are not corrected for one another."""
+    at once with the experiment's confidence; several claims are not corrected for one another. `started`: also the
+    results of blocks that are not whole, if there may be some: their failed starts count (`begun_in`)."""
     cells = compared(experiment, results)
     full = {result.setting for result in results if result.stage is Stage.COMPARE}
     short = {r.setting for r in results if r.valid and r.stage in (Stage.SCREEN, Stage.EXPLORE)} - full
     kept = experiment.kept() if experiment.claims else {}
-    return tuple(_judge(claim, experiment, kept, cells, short, results=results) for claim in experiment.claims)
+    begun = begun_in(results, results if started is None else started)
+    return tuple(_judge(claim, experiment, kept, cells, short, begun=begun) for claim in experiment.claims)
 
 
 @dataclass(frozen=True)
 class _Rule:
     """How a claim is judged. `error`: that of one interval, so that all intervals of the claim hold together. `short`:
-    settings with valid trials, but short ones and first looks alone. `results`: those of all trials, since failed
-    starts are outcomes, too."""
+    settings with valid trials, but short ones and first looks alone. `begun`: all trials whose starts count, since
+    failed starts are outcomes, too."""
 
     experiment: Experiment
     error: float
     short: Collection[Setting]
-    results: Sequence[TrialResult]
+    begun: Sequence[TrialResult]
 
     @property
     def margin(self) -> float:
@@ -85,7 +89,7 @@ def _judge(
     cells: Cells,
     short: Collection[Setting],
     *,
-    results: Sequence[TrialResult],
+    begun: Sequence[TrialResult],
 ) -> ClaimResult:
     wanted = parts_of(parse_claim(claim.holds), kept)
     if not wanted:
@@ -95,7 +99,7 @@ def _judge(
     # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
     share = share_at(experiment, len({block for _, block in cells}), window_ns=window_ns_of(cells.values()))
     error = share * (1 - objective.confidence) / len(wanted)
-    rule = _Rule(experiment, error, short, results)
+    rule = _Rule(experiment, error, short, begun)
     parts = tuple(_part(comparison, where, case, cells, rule) for comparison, where, case in wanted)
     verdicts = {part.verdict for part in parts}
     verdict = REFUTED if REFUTED in verdicts else UNDECIDED if UNDECIDED in verdicts else HELD
@@ -194,7 +198,7 @@ def _failing(comparison: ClaimComparison, case: Case, rule: _Rule) -> dict[str, 
     objective, found = rule.experiment.objective, dict[str, list[Reference]]()
     for reference in dict.fromkeys(comparison.references):
         setting = case[reference]
-        starts = starts_of(rule.results, setting, objective.confidence)
+        starts = starts_of(rule.begun, setting, objective.confidence)
         if starts.wrong or not is_allowed(starts.failed, starts.made, objective.allow_failed_starts, rule.error):
             found.setdefault(f"{setting.id} {failed_words(starts)}", []).append(reference)
     return found

@@ -200,7 +200,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
             *warnings_of(results, restless),
             *cold_capacity(experiment, results, told),
         ),
-        claims=judge_claims(experiment, _whole(results, progress)),
+        claims=judge_claims(experiment, _whole(results, progress), started=results),
         race=standing.race,
         exploration=progress.exploration,
         rules=judge_rules(experiment, rows, results, answer),

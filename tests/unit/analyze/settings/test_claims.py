@@ -11,12 +11,13 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.analyze.settings.claims import judge_claims
+from powerband.analyze.settings.compare import Progress, analyse
 from powerband.files.experiment_file import load_experiment, profile_names
 from powerband.files.library import experiment_names
 from powerband.model.experiment import Claim, Experiment, Objective, Parameter, Subject
 from powerband.model.load import Load
 from powerband.model.plan import Level, Setting, Stage
-from powerband.model.results import ClaimResult, Problem, TrialResult
+from powerband.model.results import ClaimResult, Problem, Race, TrialResult
 
 Metrics = Mapping[str, float]
 
@@ -428,6 +429,19 @@ def test_rounds_in_which_a_setting_worked_confirm_nothing_that_its_failed_starts
     found = judged(holds, trials, allow_failed_starts=allowed)
     assert found.verdict == verdict, found.sentence
     assert ("threads=1 failed 3 of 5 starts" in found.sentence) is ("threads=1" in holds and not allowed)
+
+
+def test_a_start_that_failed_in_a_round_that_was_not_over_leaves_a_claim_open() -> None:
+    """The answer counts that start, too; the round itself is no look."""
+    claims = (Claim(id="one", says="so it is", holds="goodput[threads=1] > 1/s"),)
+    made = experiment({"threads": (1, 2)}, claims=claims, measure={"repeats": 5}, design={"order": "race"})
+    values = {threads: [100.0 * threads + block for block in range(5)] for threads in (1, 2)}
+    ran = [replace(each, number=number) for number, each in enumerate(series("goodput_per_s", values), 1)]
+    died = replace(trial({"threads": 1}, 5, {}, number=11), status="failed", problems=(Problem("died", "it died"),))
+    progress = Progress(race=Race((), (), trials=11, grid_trials=16, ended_by="stopped", blocks=5, half=(5,)))
+    found = [analyse(made, trials, progress).claims[0] for trials in (ran, [*ran, died])]
+    assert [each.verdict for each in found] == ["held", "undecided"]
+    assert "threads=1 failed 1 of 6 starts" in found[1].sentence and found[1].parts[0].blocks == 5
 
 
 @pytest.mark.parametrize(
