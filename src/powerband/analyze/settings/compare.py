@@ -290,6 +290,7 @@ def _by_blocks(
     standing = replace(
         standing,
         contenders=standing.contenders | _not_compared(contest, rows),
+        near=frozenset(filter(contest.near, settings)),
         race=race,
         led_with={s: mean for s, mean in progress.led_with.items() if s in departures and departures[s].worse},
         exploration=progress.exploration,

@@ -333,6 +333,11 @@ class Contest:
         end = self.difference.get(setting, math.nan) + self.half.get(setting, math.nan)
         return setting != self.leader and self.leader not in self.endless and end < -self.allowed
 
+    def near(self, setting: Setting) -> bool:
+        """True if the setting is worse than the leader, but perhaps by no more than the margin."""
+        worse = self.verdict(setting) is Verdict.WORSE and not self._left_as_worse(setting)
+        return worse and not self.below(setting)
+
     def _left_as_worse(self, setting: Setting) -> bool:
         return setting in self.left and self.left[setting].worse
 

@@ -75,6 +75,9 @@ class Standing:
     """True if the settings are compared by short trials alone."""
     spared: frozenset[Setting] = frozenset()
     """Settings whose estimates are of short trials, though others have full ones."""
+    near: frozenset[Setting] = frozenset()
+    """Settings that are worse than the leader, but perhaps by no more than the margin, as their differences say; empty
+    for capacities."""
     few_requests: Mapping[Setting, str] = field(default_factory=dict)
     """By setting: how long a trial would do, if its valid ones had too few requests for what was asked."""
 
@@ -158,18 +161,20 @@ class Decision:
 
 
 def close_behind(standing: Standing) -> tuple[Setting, ...]:
-    """Settings that are certainly worse than the leader, but perhaps by no more than the margin."""
+    """Settings that are certainly worse than the leader, but perhaps by no more than the margin: by their ratios to it
+    or, where there are none, as with a leader at 0, by their differences."""
     if standing.leader is None:
         return ()
     margin = standing.experiment.objective.margin
 
-    def least(row: SettingResult) -> float:
-        ends = () if row.effect is None else (row.effect.low, row.effect.high)
-        known = [abs(1 - end) * standing.base(row.setting) for end in ends if end is not None]
-        return min(known, default=math.inf)
+    def is_close(row: SettingResult) -> bool:
+        if row.effect is None:
+            return row.setting in standing.near
+        known = [abs(1 - end) for end in (row.effect.low, row.effect.high) if end is not None]
+        return min(known, default=math.inf) * standing.base(row.setting) < margin
 
     worse = (row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE)
-    return tuple(row.setting for row in worse if least(row) < margin)
+    return tuple(row.setting for row in worse if is_close(row))
 
 
 def names(settings: Sequence[Setting]) -> str:

@@ -262,6 +262,23 @@ def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
     assert "The difference to threads=2 may be under 3 %." in found.answer.sentences[1]
 
 
+@pytest.mark.parametrize(("times", "close"), [(1, (setting(4),)), (10, ())])
+def test_a_winner_without_any_error_may_be_ahead_by_less_than_matters_too(
+    times: int, close: tuple[Setting, ...]
+) -> None:
+    """No request of threads=1 fails, of threads=4 so many times 2.1 to 4.3 %; the margin is 3 percentage points."""
+    shares = {1: [0.0] * 5, 4: [times * share for share in (0.022, 0.042, 0.032, 0.026, 0.038)]}
+    trials = [
+        replace(
+            trial, metrics={**trial.metrics, "error_rate": shares[int(trial.setting.as_dict()["threads"])][trial.block]}
+        )
+        for trial in results({1: noisy(100, 1), 4: noisy(100, 2)})
+    ]
+    found = judged(trials, (1, 4), metric="error_rate", direction="minimise").answer
+    assert (found.kind, found.setting, found.close) == (AnswerKind.BEST, setting(1), close)
+    assert ("The difference to threads=4 may be under 3 " in found.sentences[1]) is bool(close)
+
+
 def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:
     """2 % of the requests of threads=4 fail, and the others are fast; its p99 has the length of the window as a lower
     bound."""
