@@ -408,7 +408,7 @@ def hold_contest(
     windows_ns = [table.experiment_of(setting).load.duration_ns for setting in of_loads]
     least = _least(experiment, windows_ns, values, scale)
     if scale not in table.fits:
-        table.fits[scale] = fit_of(scaled[None], least)
+        table.fits[scale] = fit_of(scaled[None], least, scale.size(values))
     found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance, least, fit=table.fits[scale])
     lead = int(found.leader[0])
     assert may_lead[lead], "a setting leads that may not"

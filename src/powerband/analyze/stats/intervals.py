@@ -28,7 +28,8 @@ from powerband.model.metrics import METRICS
 from powerband.model.results import Estimate
 
 SD_FLOOR = 1e-4
-"""Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
+"""Smallest standard deviation of log values that is believed: counts over finite windows resolve no better. On other
+scales it is so many times their `Scale.size`, as with `ALIKE`."""
 ALIKE = 0.02
 """The smallest standard deviation that is believed of two blocks of at most `ALIKE_SETTINGS` settings. If starts come
 out in two modes, all of them agree by luck in one contest of eight, or in more (docs/methods/comparing-settings.md)."""
@@ -41,6 +42,7 @@ the moderation of variances."""
 EXPONENT_MAX = 700.0  # e^709 is the largest float
 SETTLED = 1e-9
 """Passes of the two-way fit stop when no mean moves by more."""
+SIZE_MIN = 1e-100  # its square is still a float
 DF_MANY = 500.0  # a quantile of Student's t (97.5 %) is 0.2 % above the normal one there
 DF_GRID = np.array([*range(1, 13), 14, 16, 18, 20, 24, 30, 40, 60, 120, DF_MANY])
 """Degrees of freedom are rounded down to these: that costs little width and saves hundreds of slow quantiles."""
@@ -150,6 +152,12 @@ class Scale:
             return math.expm1(min(difference, EXPONENT_MAX))
         return difference / ((abs(base) or 1.0) if self.relative else 1.0)
 
+    def size(self, values: Array) -> float:
+        """What a standard deviation of 1 for logs is on this scale: 1 for shares, too, in their own unit; else the mean
+        size of the `values`, also 1 if all are 0. NaN values are left out."""
+        mean = 1.0 if self.log or not self.relative else float(np.nanmean(np.abs(values)))
+        return max(mean, SIZE_MIN) if mean else 1.0
+
     def blur(self, values: Sequence[float] | Array, error: float) -> Array:
         """How far each value may lie from the truth on either side, on this scale; NaN for NaN. `error`: how far the
         clock of what measured them may be off, in the metric's own unit."""
@@ -245,12 +253,13 @@ def compare_with_leader(
 class Fit:
     """The values of all settings as `fit_of` fits them, for R sweeps and k settings. `means` (R, k): adjusted for
     blocks. `variances` (R, k): moderated, with `df` (R,) degrees of freedom. `floor` (k,): the smallest standard
-    deviations that are believed."""
+    deviations that are believed. `alike`: that of two blocks of few settings (`ALIKE`)."""
 
     means: Array
     variances: Array
     df: Array
     floor: Array
+    alike: float
 
 
 def _against(
@@ -269,7 +278,7 @@ def _against(
         spent, family = (whole, k) if glance is None else (glance.level(whole), glance.live)
         if k == 2:
             own_t = _lookup(partial(student_t, 1 - spent), n - 1)
-            least = np.where(n <= 2, ALIKE, np.hypot(*fit.floor)) / np.sqrt(n)
+            least = np.where(n <= 2, fit.alike, np.hypot(*fit.floor)) / np.sqrt(n)
             halves.append(own_t * np.maximum(own, least) + _largest_gap(paired) / (2 * n))
             continue
         critical = _lookup(partial(pairs, 1 - spent, family), fit.df)[:, None]
@@ -302,8 +311,9 @@ def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
     return out
 
 
-def fit_of(y: Array, least: Array | None = None) -> Fit:
-    """Fits means and variances, whichever setting leads. `least`: as in `compare_with_leader`.
+def fit_of(y: Array, least: Array | None = None, size: float = 1.0) -> Fit:
+    """Fits means and variances, whichever setting leads. `least`: as in `compare_with_leader`. `size`: as by
+    `Scale.size`; without it, that of logs.
 
     The fit is a weighted two-way one; each setting's variance comes from its residuals, reweighted a few times.
 
@@ -311,7 +321,8 @@ def fit_of(y: Array, least: Array | None = None) -> Fit:
     s_i (1 - 2 w_i) + sum_j w_j^2 s_j, which is solved for s_i (Grubbs 1948 for equal weights)."""
     sweeps, _, k = y.shape
     present = ~np.isnan(y)
-    floor = np.full(k, SD_FLOOR) if least is None else np.maximum(least, SD_FLOOR)
+    smallest, alike = SD_FLOOR * size, ALIKE * size
+    floor = np.full(k, smallest) if least is None else np.maximum(least, smallest)
     filled = np.where(present, y, 0.0)
     mask = present & (present.sum(2, keepdims=True) >= 2)  # a block with one setting says nothing of variances
     n = mask.sum(1)
@@ -344,8 +355,8 @@ def fit_of(y: Array, least: Array | None = None) -> Fit:
         variances = np.maximum((square - shared) / np.maximum(own, 0.2 * n + 1e-9), 0.05 * square / np.maximum(n, 1))
         variances = np.maximum(variances, floor**2)
         weights = _weights(variances, n)
-    moderated, df = _moderate(variances, n, k)
-    return Fit(np.where(present.any(1), means, -np.inf), moderated, df, floor)
+    moderated, df = _moderate(variances, n, k, alike)
+    return Fit(np.where(present.any(1), means, -np.inf), moderated, df, floor, alike)
 
 
 def _weights(variances: Array, n: Array) -> Array:
@@ -358,7 +369,7 @@ def _weights(variances: Array, n: Array) -> Array:
     return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
-def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
+def _moderate(variances: Array, n: Array, k: int, alike: float) -> tuple[Array, Array]:
     """The variances that are believed, and their common degrees of freedom (R,).
 
     With few blocks (`few_blocks`), a setting gets the larger of its own variance and the pooled one, with the pooled
@@ -366,7 +377,7 @@ def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
     the mean of its own variance and a prior one, weighted by degrees of freedom (empirical Bayes, Smyth 2004)."""
     df = np.where(n >= 2, (n - 1) * (1 - 1 / k), 0.0)
     if k <= ALIKE_SETTINGS:
-        variances = np.where(n <= 2, np.maximum(variances, ALIKE**2), variances)
+        variances = np.where(n <= 2, np.maximum(variances, alike**2), variances)
     whole = np.maximum(df.sum(1), 1e-9)
     pooled = (df * variances).sum(1) / whole
     # Estimates of equal normal variances spread by 2 / df, which lowers the evenness: that is made up for.

@@ -13,7 +13,14 @@ import pytest
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.constraints import Compliance, judge
-from powerband.analyze.settings.contest import ResponseTable, cheapest_of, cost_of
+from powerband.analyze.settings.contest import (
+    ResponseTable,
+    cheapest_of,
+    compliance_of,
+    cost_of,
+    hold_contest,
+    scale_of,
+)
 from powerband.analyze.settings.in_place import NO_DIFFERENCE
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
@@ -277,6 +284,18 @@ def test_a_winner_without_any_error_may_be_ahead_by_less_than_matters_too(
     found = judged(trials, (1, 4), metric="error_rate", direction="minimise").answer
     assert (found.kind, found.setting, found.close) == (AnswerKind.BEST, setting(1), close)
     assert ("The difference to threads=4 may be under 3 " in found.sentences[1]) is bool(close)
+
+
+@pytest.mark.parametrize("least", [500.0, 0.0])
+def test_two_rounds_that_agree_by_luck_decide_little_on_any_scale(least: float) -> None:
+    """Where a setting serves nothing, rates are compared by differences instead of ratios."""
+    made, rates = experiment({"threads": (1, 2, 4)}), {setting(1): least, setting(2): 950.0, setting(4): 1000.0}
+    trials = results(dict.fromkeys((1, 2, 4), (1.0, 1.0)))
+    trials = [replace(trial, metrics={"goodput_per_s": rates[trial.setting]}) for trial in trials]
+    table = ResponseTable(made, made.settings(), trials)
+    contest = hold_contest(made, table, scale_of(table), compliance_of(table))
+    verdicts = [contest.verdict(setting(threads)) for threads in (1, 2, 4)]
+    assert verdicts == [Verdict.WORSE, Verdict.INCONCLUSIVE, Verdict.EQUIVALENT]
 
 
 def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:
