@@ -160,17 +160,19 @@ def test_a_comparison_of_nothing_is_an_error_and_no_empty_suite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "first", "outcome"),
+    ("verdict", "first", "by_ranges", "outcome"),
     [
-        (Verdict.BETTER, None, "passed"),  # two capacities without figures, whose ranges do not overlap
-        (Verdict.WORSE, None, "failure"),
-        (Verdict.INCONCLUSIVE, None, "error"),
-        (Verdict.INCONCLUSIVE, Estimate(1.0, 0.9, 1.1, 0.95, 5), "error"),  # nothing could be compared: exit code 5
+        (Verdict.BETTER, None, True, "passed"),  # two capacities without figures, whose ranges do not overlap
+        (Verdict.WORSE, None, True, "failure"),
+        (Verdict.INCONCLUSIVE, None, True, "skipped"),
+        (Verdict.INCONCLUSIVE, Estimate(1.0, 0.9, 1.1, 0.95, 5), True, "skipped"),
+        (Verdict.INCONCLUSIVE, None, False, "error"),
+        (Verdict.INCONCLUSIVE, Estimate(1.0, 0.9, 1.1, 0.95, 5), False, "error"),  # nothing is comparable: exit code 5
     ],
 )
 def test_outcomes_without_figures_are_those_of_the_exit_code(
-    verdict: Verdict, first: Estimate | None, outcome: str
+    verdict: Verdict, first: Estimate | None, by_ranges: bool, outcome: str
 ) -> None:
-    change = Change(Setting((("threads", 4),)), first, None, None, verdict, None, "a reason")
+    change = Change(Setting((("threads", 4),)), first, None, None, verdict, None, "a reason", by_ranges)
     suite = parsed(render_changes(RunComparison("capacity_per_s", "maximise", 0.95, 0.03, (change,), (), ())))
     assert list(outcomes(suite).values()) == [outcome]

@@ -85,7 +85,7 @@ def _by_rates(
         if None in found:  # a server that fails at every load is worse than one that holds some rate
             held = [capacity is not None and not search.nowhere for search, capacity in zip(both, found, strict=True)]
             verdict, because = unmeasured_pair([tried(each.trials, each.setting) for each in both], held, words, error)
-        return Change(of, before, after, None, verdict, None, because)
+        return Change(of, before, after, None, verdict, None, because, by_ranges=None not in found)
     gap = gap_between(second, first, error).widened(session_half)
     ratio = gap.ratio(1 - error, min(before.n, after.n))
     verdict = gap.verdict(math.log1p(first.objective.margin))

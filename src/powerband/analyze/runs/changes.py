@@ -23,12 +23,13 @@ _NAMED_MOST = 4  # arbitrary: what a sentence bears; the table has all
 
 @dataclass(frozen=True)
 class Change:
-    """One `setting` in both. `first` and `second` are None if no trial counts. `ratio`: second / first; None if there
-    is none, as from 0. `verdict`: how the second compares with the first. `because`: the reason for the verdict where
-    it is not the interval, or the reason why there is none.
+    """One `setting` in both. `first` and `second` are None if no trial counts, or if a capacity has no figure.
+    `ratio`: second / first; None if there is none, as from 0. `verdict`: how the second compares with the first.
+    `because`: the reason for the verdict where it is not the interval, or the reason why there is none.
 
     `smallest_difference`: half the width of the interval; a smaller difference would most likely stay inconclusive. It
-    is relative to the first, for shares in the share's own unit; None if there is no interval."""
+    is relative to the first, for shares in the share's own unit; None if there is no interval. `by_ranges`: True if
+    two capacities are compared by the ranges in which they lie, since one has no figure, or only a lower bound."""
 
     setting: Setting
     first: Estimate | None
@@ -37,6 +38,16 @@ class Change:
     verdict: Verdict
     smallest_difference: float | None = None
     because: str = ""
+    by_ranges: bool = False
+
+    @property
+    def comparable(self) -> bool:
+        """True if the setting was measured in both."""
+        return self.by_ranges or (self.first is not None and self.second is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types only; all fields but `by_ranges`."""
+        return {name: value for name, value in plain(asdict(self)).items() if name != "by_ranges"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ class RunComparison:
     @property
     def comparable(self) -> bool:
         """True if any setting was measured in both."""
-        return any(change.first is not None and change.second is not None for change in self.changes)
+        return any(change.comparable for change in self.changes)
 
     @property
     def decides(self) -> bool:
@@ -105,7 +116,7 @@ class RunComparison:
                 )
             case Verdict.INCONCLUSIVE:
                 told = f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}."
-                if all(change.because and change.ratio is not None for change in mine):
+                if all(change.because for change in mine):
                     return told  # the reason is not the width of an interval
                 same = self.sessions is SAME_SESSION
                 return f"{told} {'More rounds or longer trials' if same else 'Measuring both in one run'} would decide."
@@ -153,7 +164,7 @@ class RunComparison:
             "direction": self.direction,
             "confidence": self.confidence,
             "margin": self.margin,
-            "settings": [plain(asdict(change)) for change in self.changes],
+            "settings": [change.to_json() for change in self.changes],
             "only_first": [plain(asdict(setting)) for setting in self.only_first],
             "only_second": [plain(asdict(setting)) for setting in self.only_second],
             "warnings": list(self.warnings),

@@ -78,7 +78,7 @@ def render_analysis(analysis: Analysis, run: Path | None) -> str:
 
 def _change(change: Change, comparison: RunComparison) -> _JunitCase:
     outcome = {Verdict.WORSE: "failure", Verdict.INCONCLUSIVE: "skipped"}.get(change.verdict)
-    if change.verdict is Verdict.INCONCLUSIVE and (change.first is None or change.second is None):
+    if change.verdict is Verdict.INCONCLUSIVE and not change.comparable:
         outcome = "error" if change.first is change.second or not comparison.comparable else outcome
     figures = {
         "first": format_estimate(change.first, comparison.objective),

@@ -72,8 +72,9 @@ def test_one_that_holds_nowhere_is_worse_than_one_that_holds_somewhere() -> None
     assert "p99 < 50ms: it was" in change.because
     (change,) = of_two_runs(broken, Server()).changes
     assert change.verdict is Verdict.BETTER
-    (change,) = of_two_runs(broken, broken).changes
-    assert change.verdict is Verdict.INCONCLUSIVE
+    for found in (of_two_runs(broken, broken), of_two_revisions(broken, broken)):
+        assert (found.verdict, found.decides) == (Verdict.INCONCLUSIVE, True)
+        assert "p99 < 50ms: it was" in found.sentence and "would decide" not in found.sentence
 
 
 def held_everywhere(most_per_s: float) -> Search:
@@ -122,7 +123,8 @@ def test_what_no_trial_exceeded_is_compared_by_the_range_in_which_it_lies() -> N
 def test_what_held_in_no_trial_has_no_figure_and_is_compared_by_what_it_is_below(
     most_per_s: float, verdict: Verdict
 ) -> None:
-    first = search_of(MADE, setting(1), searched(Server(most_per_s=most_per_s), 1)[1])
+    analysis, results = searched(Server(most_per_s=most_per_s), 1)
+    first = search_of(MADE, setting(1), results)
     late = {"response_time_ns_p99": 60e6, "error_rate": 0.0, "goodput_per_s": 300.0}
     trials = [result(TrialSpec(1, 1, 1, setting(1), 1, Stage.SATURATE), late)]
     for number, rate in enumerate((700.0, 500.0, 350.0, 350.0, 350.0), start=2):
@@ -132,6 +134,9 @@ def test_what_held_in_no_trial_has_no_figure_and_is_compared_by_what_it_is_below
     change = capacity_change(setting(1), first, second, ("one", "two"), 0.05)
     assert (change.verdict, change.second, change.ratio) == (verdict, None, None)
     assert change.because == "two: held in none of 5 trials; lower rates were not tested"
+    found = RunComparison.of(analysis, [change])
+    assert found.decides and change.because in found.sentence
+    assert {"first", "second", "because"} < found.to_json()["settings"][0].keys() < vars(change).keys()
 
 
 @pytest.mark.parametrize(
