@@ -53,18 +53,20 @@ def capacity_change(
 ) -> Change:
     """The change of a setting's capacity from the first search to the second, judged by the first one's margin. Failed
     starts come first, as under one load; but a second that holds its conditions nowhere, or fails more starts than it
-    may, is not better. `error`: the chance that the interval of the ratio may miss. `session_half`: by how much
-    sessions may differ besides, on the log scale."""
+    may, is not better, nor are two equivalent if either fails more than it may. `error`: the chance that the interval
+    of the ratio may miss. `session_half`: by how much sessions may differ besides, on the log scale."""
     change = _by_rates(of, first, second, names, error, session_half=session_half)
     starts, allowed = (first.starts, second.starts), second.objective.allow_failed_starts
     verdict, because = by_starts(starts, names, error)
-    if Verdict.BETTER in (verdict, change.verdict):
-        if second.nowhere:
-            return change
-        if not is_allowed(starts[1].failed, starts[1].made, allowed, error) and verdict is not Verdict.WORSE:
-            because = because or f"{names[1]} {failed_words(starts[1])}"
-            return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
-    return replace(change, verdict=verdict, because=because) if because else change
+    if verdict is Verdict.BETTER and second.nowhere:
+        return change
+    found = replace(change, verdict=verdict, because=because) if because else change
+    judged = {Verdict.BETTER: (1,), Verdict.EQUIVALENT: (0, 1)}.get(found.verdict, ())
+    barred = [side for side in judged if not is_allowed(starts[side].failed, starts[side].made, allowed, error)]
+    if not barred:
+        return found
+    because = because or ", ".join(f"{names[side]} {failed_words(starts[side])}" for side in barred)
+    return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
 
 
 def _by_rates(

@@ -154,6 +154,23 @@ def test_failed_starts_come_before_rates(most_per_s: float, failed: int, verdict
     assert (f"the second run failed {failed} of {made} starts" in change.because) is (most_per_s > 1000)
 
 
+@pytest.mark.parametrize(
+    ("failed", "verdict"), [((0, 0), "equivalent"), ((0, 1), "inconclusive"), ((1, 0), "inconclusive")]
+)
+def test_two_capacities_are_not_equivalent_where_starts_fail_that_may_not(
+    failed: tuple[int, int], verdict: str
+) -> None:
+    made: Experiment = MADE.model_copy(update={"objective": MADE.objective.model_copy(update={"margin": 0.3})})
+    spec = TrialSpec(0, 30, 1, setting(1), 1, Stage.CAPACITY, 500.0)
+    sides = []
+    for seed, count in enumerate(failed, start=1):
+        lost = [result(replace(spec, number=100 + n), {}, "not_ready", "failed") for n in range(count)]
+        sides.append(search_of(made, setting(1), searched(Server(), seed)[1] + lost))
+    change = capacity_change(setting(1), sides[0], sides[1], ("one", "two"), 0.05)
+    assert change.verdict == verdict
+    assert [f"{name} failed 1 of" in change.because for name in ("one", "two")] == [count > 0 for count in failed]
+
+
 def test_one_that_holds_nowhere_is_not_better_for_starting_more_often() -> None:
     results = searched(Server(), 1)[1]
     spec = TrialSpec(0, 30, 1, setting(1), 1, Stage.CAPACITY, 500.0)
