@@ -51,11 +51,15 @@ def compare_capacities(
 def capacity_change(
     of: Setting, first: Search, second: Search, names: Sequence[str], error: float, *, session_half: float = 0.0
 ) -> Change:
-    """The change of a setting's capacity from the first search to the second, judged by the first one's margin. Failed
-    starts come first, as under one load; but a second that holds its conditions nowhere, or fails more starts than it
-    may, is not better, nor are two equivalent if either fails more than it may. `error`: the chance that the interval
-    of the ratio may miss. `session_half`: by how much sessions may differ besides, on the log scale."""
+    """The change of a setting's capacity from the first search to the second, judged by the first one's margin; no
+    verdict by rates if they have different conditions. Failed starts come first, as under one load; but a second that
+    holds its conditions nowhere, or fails more starts than it may, is not better, nor are two equivalent if either
+    fails more than it may. `error`: the chance that the interval of the ratio may miss. `session_half`: by how much
+    sessions may differ besides, on the log scale."""
     change = _by_rates(of, first, second, names, error, session_half=session_half)
+    if change.comparable and _conditions(first) != _conditions(second):
+        because = "; ".join(filter(None, (change.because, "the two were asked to meet different conditions")))
+        change = replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
     starts, allowed = (first.starts, second.starts), second.objective.allow_failed_starts
     verdict, because = by_starts(starts, names, error)
     if verdict is Verdict.BETTER and second.nowhere:
@@ -67,6 +71,11 @@ def capacity_change(
         return found
     because = because or ", ".join(f"{names[side]} {failed_words(starts[side])}" for side in barred)
     return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
+
+
+def _conditions(search: Search) -> set[tuple[str, str, float]]:
+    """The metric, comparison and limit of each condition, which may be written in several ways."""
+    return {(each.metric, each.op, each.threshold) for each in search.objective.constraints}
 
 
 def _by_rates(

@@ -13,9 +13,9 @@ from powerband.analyze.runs.revisions import compare_revisions, revisions_of
 from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
 from powerband.analyze.settings.compare import analyse
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Experiment, Objective
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
-from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult, Verdict
+from powerband.model.results import Analysis, Estimate, Problem, SettingResult, TrialResult, Verdict
 
 MADE = capacity_experiment()
 
@@ -63,6 +63,27 @@ def test_equal_capacities_are_not_told_apart() -> None:
     (change,) = of_two_runs(Server(), Server()).changes
     assert change.verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
     assert change.ratio is not None and change.ratio.low <= 1 <= change.ratio.high
+
+
+@pytest.mark.parametrize(
+    ("slo", "verdict"),
+    [
+        (["p99 < 100ms", "errors < 0.1%"], "inconclusive"),
+        (["p99 < 50ms"], "inconclusive"),
+        (["error_rate<0.001", "p99<0.05s"], "worse"),
+    ],
+)
+def test_capacities_under_different_conditions_are_not_told_apart(slo: list[str], verdict: str) -> None:
+    asked = capacity_experiment(objective=Objective(metric="capacity", subject_to=slo))
+    first, second = searched(Server(), 1)[1], searched(Server(most_per_s=700.0), 2)[1]
+    analyses = analyse(MADE, first), analyse(asked, second)
+    found = compare_capacities((MADE, asked), analyses, sessions=SAME_SESSION)
+    (change,) = found.changes
+    assert found.verdict == verdict and found.decides
+    assert ("different conditions" in change.because) is (verdict == "inconclusive")
+    lost = [replace(each, problems=(Problem("not_ready", "it did not start"),), status="failed") for each in second]
+    found = compare_capacities((MADE, asked), (analyses[0], analyse(asked, lost)), sessions=SAME_SESSION)
+    assert found.verdict is Verdict.WORSE, "one that never starts meets no condition"
 
 
 def test_one_that_holds_nowhere_is_worse_than_one_that_holds_somewhere() -> None:
