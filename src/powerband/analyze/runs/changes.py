@@ -127,7 +127,8 @@ class RunComparison:
         return "; ".join(filter(None, (self._figures(change), change.because)))
 
     def _figures(self, change: Change) -> str:
-        """The change of one setting in figures; empty if there are none, or the verdict does not rest on them."""
+        """The change of one setting in figures; empty if there are none, if the verdict does not rest on them, or if a
+        lower bound leaves them without an interval."""
         ratio = change.ratio
         metric = metric_words(self.objective)
         if ratio is None or (change.because and change.verdict is not Verdict.INCONCLUSIVE):
@@ -135,6 +136,8 @@ class RunComparison:
         base = self.base_of(change)
         unit = "percentage points" if self.shares else "%"
         if ratio.low is None or ratio.high is None:
+            if any(each is not None and each.at_least for each in (change.first, change.second)):
+                return ""
             return f"{metric} {signed_percent(ratio.value, base)} {unit}, from too few trials for an interval"
         ends = (ratio.value, ratio.low, ratio.high)
         value, low, high = (signed_percent(end, base, self.places_of(change)) for end in ends)

@@ -195,6 +195,9 @@ def test_a_lower_bound_of_p99_is_not_called_better_nor_the_same(
     ]
     (change,) = compare_runs(*runs, sessions=SAME_SESSION).changes
     assert change.verdict is verdict
+    doubted = replace(runs[1], settings=(replace(runs[1].settings[0], uncertain_because=("error_rate < 1%",)),))
+    told = compare_runs(runs[0], doubted, sessions=SAME_SESSION)
+    assert (told.verdict is Verdict.WORSE) is (verdict is Verdict.WORSE) and "too few trials" not in told.sentence
     assert ("is only a lower bound in" in change.because) is (verdict is Verdict.INCONCLUSIVE)
     said = {Verdict.WORSE: "p99 at least 20.", Verdict.BETTER: " instead of at least 10."}
     assert said.get(verdict, "") in change.because
