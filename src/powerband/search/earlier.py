@@ -72,6 +72,6 @@ def _figures(run: RunDir, of: ComparedRun, own: Path) -> Iterator[tuple[Setting,
     if any(host_differences(of.host, host)) or not (run.path == own or _same_server(of.host, host)):
         return
     for row in stored_analysis(run.analysis.read_text("utf-8", "replace")).settings:
-        estimate = row.estimates.get(of.analysis.objective) if row.capacity is None else row.capacity.estimate
+        estimate = row.estimates.get(of.analysis.objective) if row.capacity is None else row.capacity.shown
         if estimate is not None and estimate.value > 0 and not estimate.at_least:
             yield row.setting, estimate.value

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from fakes.finished_run import MADE, MadeUpTrials, new_run, run_to_its_end
 from powerband.analyze.runs.two_runs import ComparedRun
+from powerband.model.results import Capacity, CapacityPoint, Estimate
 from powerband.search.earlier import earlier_runs
 from powerband.store import RunDir
 
@@ -69,6 +71,16 @@ def test_a_later_build_is_no_session_of_the_first_runs_server(
     first, of = first_run(tmp_path, {**FIRST, **ours})
     copied(first, tmp_path / "other", {**FIRST, **other})
     assert len(earlier_runs(of, first.path, tmp_path / "second")) == 1 + counts
+
+
+def test_the_guess_of_a_capacity_that_held_in_no_trial_is_no_figure(tmp_path: Path) -> None:
+    first, of = first_run(tmp_path, FIRST)
+    row = of.analysis.settings[0]
+    for held, figures in ((1, [{row.setting: 500.0}]), (0, [])):
+        curve = (CapacityPoint(500.0, 1, held, None, None, None, None),)
+        searched = replace(row, capacity=Capacity(Estimate(500.0, 400.0, 600.0, 0.95, 1), curve))
+        first.analysis.write_text(json.dumps(replace(of.analysis, settings=(searched,)).to_json()))
+        assert earlier_runs(of, first.path, tmp_path / "second") == figures
 
 
 def test_links_to_a_run_and_copies_of_it_are_one_run(tmp_path: Path) -> None:
