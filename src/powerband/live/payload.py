@@ -13,10 +13,10 @@ from typing import Any
 
 from powerband.live.state import Figures, NodeState, RunState, SettingState, TrialLine, TrialState
 from powerband.model.results import Estimate
-from powerband.report.wording.findings import range_phrase
+from powerband.report.wording.findings import gap_range
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, unit_scale
 from powerband.report.wording.standings import metric_name
-from powerband.report.wording.words import COLUMNS, NARROW, has_column, is_change_bound
+from powerband.report.wording.words import COLUMNS, NARROW, has_column
 
 _COLUMNS = [(column.metric, column.short) for column in COLUMNS if column.metric in NARROW]
 Row = dict[str, Any]
@@ -106,7 +106,7 @@ def _setting(setting: SettingState, state: RunState) -> Row:
         "text": format_estimate(objective, metric),
         "interval": format_interval(objective, metric),
         "effect": [setting.effect, setting.effect_low, setting.effect_high],
-        "effect_text": "" if effect is None else range_phrase(effect, at_least=is_change_bound(base, objective)),
+        "effect_text": "" if setting.leads or not metric else gap_range(effect, base, objective, metric),
         "others": {
             name: format_estimate(setting.estimates.get(metric), metric, digits=3)
             if metric in setting.estimates

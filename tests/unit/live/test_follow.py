@@ -106,6 +106,29 @@ def test_a_time_without_an_end_is_a_lower_bound_everywhere(tmp_path: Path) -> No
     assert trial_row(line, "ns")["value_text"] == "≥ 10.0 s"
 
 
+@pytest.mark.parametrize(
+    ("leader", "other", "effect", "text"),
+    [
+        (0.004, 0.0056, Estimate(1.4, 1.12, 1.68, 0.95, 5), "+0.048 to +0.27 pts"),
+        (0.004, 0.0056, Estimate(1.4, None, None, 0.95, 1), "+0.16 pts"),
+        (0.0, 0.005, None, "+0.5 pts"),
+    ],
+)
+def test_the_change_of_a_share_is_in_percentage_points_as_in_the_report(
+    leader: float, other: float, effect: Estimate | None, text: str
+) -> None:
+    base, metric = synthetic.analysis(), "error_rate"
+    first = next(row for row in base.settings if row.setting == base.answer.leader)
+    second = next(row for row in base.settings if row.setting != base.answer.leader)
+    rows = (
+        replace(row, estimates={metric: Estimate(value, value, value, 0.95, 5)}, effect=ratio)
+        for row, value, ratio in ((first, leader, None), (second, other, effect))
+    )
+    analysis = replace(base, objective=metric, direction="minimise", settings=tuple(rows))
+    state = RunState("", "", RunStatus.FINISHED, objective=metric, unit="ratio", settings=settings_of(analysis))
+    assert [each["effect_text"] for each in run_row(state, "run")["settings"]] == ["", text]
+
+
 def test_a_race_says_who_is_out_after_which_block_and_why(tmp_path: Path) -> None:
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.race is not None

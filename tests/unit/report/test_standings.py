@@ -110,6 +110,7 @@ def test_the_bar_of_a_share_reaches_as_far_as_its_margin() -> None:
     rows = tuple(replace(row, estimates={**row.estimates, "error_rate": share}) for row in base.settings)
     lines = drawn(replace(base, objective="error_rate", settings=rows), 90)
     assert not any("◀" in line for line in lines), "no interval is beyond eight margins"
+    assert any(" pts " in line for line in lines)
 
 
 def test_a_capacity_search_shows_the_rates_tried() -> None:

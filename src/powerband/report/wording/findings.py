@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from powerband.analyze.settings.found import ratio_words, short_ratio
 from powerband.analyze.settings.unsettled import never_stabilised
-from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent
+from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent, span
 from powerband.model.clocks import GeneratorNode
-from powerband.model.metrics import margin_words, metric_words
+from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import (
     Analysis,
@@ -37,7 +37,16 @@ from powerband.report.wording.numbers import (
     format_interval,
     format_number,
 )
-from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, has_column, valid_note, verdict_words
+from powerband.report.wording.words import (
+    INCONCLUSIVE,
+    VIOLATES,
+    gap_words,
+    has_column,
+    is_change_bound,
+    signed_points,
+    valid_note,
+    verdict_words,
+)
 
 PERCENTILES = ("response_time_ns_p50", "response_time_ns_p99")  # of the table's columns
 OUT = "eliminated in round"  # the number of the round follows
@@ -177,6 +186,17 @@ def range_phrase(effect: Estimate | None, *, at_least: bool = False) -> str:
         return f"≥ {format_change(effect if effect.low is None else replace(effect, value=effect.low))}"
     ends = () if effect is None else _ends(effect)
     return f"{' to '.join(ends)} %" if len(ends) > 1 else ratio_phrase(effect)
+
+
+def gap_range(effect: Estimate | None, base: Estimate | None, value: Estimate | None, metric: str) -> str:
+    """The change from `base` to `value` by the interval of its ratio, as `range_phrase` has it; of a share in
+    percentage points: `+0.12 to +0.68 pts`. Without a ratio, as from 0, what `gap_words` has."""
+    share = METRICS[metric].unit == "ratio"
+    if effect is not None and not share:
+        return range_phrase(effect, at_least=is_change_bound(base, value))
+    if effect is None or effect.low is None or base is None:
+        return gap_words(effect, base, value, metric)
+    return f"{span(signed_points((end - 1) * base.value) for end in effect.ends)} pts"
 
 
 def proposal_words(rule: RuleVerdict) -> str:

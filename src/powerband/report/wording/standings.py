@@ -11,9 +11,9 @@ from powerband.base.units import plural
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis, Estimate, Look, SettingResult
-from powerband.report.wording.findings import departure_of, range_phrase, rates_tried, state_words
+from powerband.report.wording.findings import departure_of, gap_range, rates_tried, state_words
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval
-from powerband.report.wording.words import bound_words, change_words, is_change_bound, margin_as_ratio, short_id
+from powerband.report.wording.words import bound_words, change_words, margin_as_ratio, short_id
 
 RANKING_ROWS = 12  # arbitrary: a screen together with the progress; the report has all
 _BAR_CELLS = 17  # so that a race of names like threads=128 has its bar in 80 columns
@@ -147,7 +147,7 @@ def _race(analysis: Analysis, look: Look, width: int) -> Table:
         table.add_row(
             Text(short_id(result.setting, analysis)),
             format_estimate(objective, analysis.objective),
-            "" if leads else range_phrase(effect, at_least=is_change_bound(base, objective)),
+            "" if leads else gap_range(effect, base, objective, analysis.objective) or ABSENT,
             *([Text(bar)] if drawn else []),
             "leader" if leads else state_words(result, analysis),
             style="bold" if leads else "dim" if left is not None else "",

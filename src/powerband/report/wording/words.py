@@ -110,13 +110,20 @@ def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | 
     if base is None or value is None or (effect is None and base.value != 0):
         return ""
     gap = value.value - base.value
-    sign = "−" if gap < 0 else "+"
     if gap == 0:
         return "0"
     if share:
-        points = f"{abs(100 * gap):.2g}" if abs(gap) < 0.1 else f"{abs(100 * gap):.0f}"
-        return f"{sign}{points} pts"
-    return f"{sign}{format_number(abs(gap), METRICS[metric].unit)}"
+        return f"{signed_points(gap)} pts"
+    return f"{_sign(gap)}{format_number(abs(gap), METRICS[metric].unit)}"
+
+
+def signed_points(gap: float) -> str:
+    """A difference of two shares in percentage points: `+0.2`, `−52`."""
+    return _sign(gap) + (f"{abs(100 * gap):.2g}" if abs(gap) < 0.1 else f"{abs(100 * gap):.0f}")
+
+
+def _sign(gap: float) -> str:
+    return "−" if gap < 0 else "+"
 
 
 def standing_words(analysis: Analysis) -> str:
