@@ -85,12 +85,14 @@ def socket_inodes(pid: int) -> set[str] | None:
 
 class TcpSocket(NamedTuple):
     """A TCP socket. `port`: the local one; `state`: two hexadecimal digits, as the kernel writes it; `inode`: the
-    number by which `socket_inodes` finds its process, as text; `words`: the local address, as the kernel writes it."""
+    number by which `socket_inodes` finds its process, as text; `words`: the local address, as the kernel writes it;
+    `far`: the address and port at the other end, as the kernel writes them."""
 
     port: int
     state: str
     inode: str
     words: str
+    far: str = "00000000:0000"
 
     @property
     def host(self) -> str:
@@ -98,6 +100,18 @@ class TcpSocket(NamedTuple):
         words = (int(self.words[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(self.words), 8))
         address = ip_address(b"".join(words))
         return str(address) if address.version == 4 else f"[{address}]"
+
+    @property
+    def near_end(self) -> tuple[int, str]:
+        """Its own end: the port and the last 32 bits of the address, which are the same in an IPv4 address and in the
+        IPv6 one that stands for it. The other socket of a connection within one machine has it as `far_end`."""
+        return self.port, self.words[-8:]
+
+    @property
+    def far_end(self) -> tuple[int, str]:
+        """The other end, in the form of `near_end`."""
+        words, _, port = self.far.partition(":")
+        return int(port, 16), words[-8:]
 
 
 ESTABLISHED, LISTEN = "01", "0A"
@@ -110,4 +124,4 @@ def tcp_sockets(pid: int | None = None) -> Iterator[TcpSocket]:
             for line in Path(f"/proc/{'self' if pid is None else pid}/net/{table}").read_text().splitlines()[1:]:
                 fields = line.split()
                 words, _, port = fields[1].partition(":")
-                yield TcpSocket(int(port, 16), fields[3], fields[9], words)
+                yield TcpSocket(int(port, 16), fields[3], fields[9], words, fields[2])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 
 import pytest
 
 from powerband.base import procfs
-from powerband.base.procfs import ESTABLISHED, LISTEN, ProcessStat, TcpSocket, socket_inodes
+from powerband.base.procfs import ESTABLISHED, LISTEN, ProcessStat, TcpSocket, socket_inodes, tcp_sockets
 from powerband.processes import connections
 from powerband.processes.connections import TreeConnections, connections_of
 
@@ -47,6 +48,55 @@ def test_no_process_has_no_connections_that_were_seen(monkeypatch: pytest.Monkey
     monkeypatch.setattr(connections, "all_processes", list)
     monkeypatch.setattr(connections, "tcp_sockets", lambda pid: TABLE)
     assert connections_of(10, and_its_own=True) == TreeConnections(None, {})
+
+
+def ends(
+    inode: str, port: int, far: int, *, state: str = ESTABLISHED, mapped: bool = False, host: str = "0100007F"
+) -> TcpSocket:
+    """A socket at a port, connected to another port of the same machine. `mapped`: it is of IPv6."""
+    before = "0000000000000000FFFF0000" if mapped else ""
+    return TcpSocket(port, state, inode, f"{before}0100007F", f"{before}{host}:{far:04X}")
+
+
+LISTENS = TcpSocket(8000, LISTEN, "1", "00000000")
+
+
+@pytest.mark.parametrize(
+    ("sockets", "outgoing", "inside"),
+    [
+        pytest.param([ends("11", 40_000, 8000), ends("2", 8000, 40_000)], 0, 1, id="a proxy and its server"),
+        pytest.param(
+            [ends("11", 40_000, 8000), ends("2", 8000, 40_000, mapped=True)], 0, 1, id="a server that listens on IPv6"
+        ),
+        pytest.param([ends("11", 40_000, 8000), ends("0", 8000, 40_000)], 0, 1, id="nobody has accepted it yet"),
+        pytest.param([ends("3", 40_000, 8000), ends("2", 8000, 40_000)], 1, 0, id="a database within the server"),
+        pytest.param([ends("11", 40_000, 5432)], 1, 0, id="a server elsewhere on the machine"),
+        pytest.param(
+            [ends("11", 40_000, 8000, host="0200000A"), ends("2", 8000, 40_000)], 1, 0, id="the same ports elsewhere"
+        ),
+        pytest.param([ends("0", 8000, 40_000), ends("2", 8000, 40_001)], 0, 0, id="callers"),
+    ],
+)
+def test_a_proxy_that_calls_the_server_behind_it_is_no_caller_of_others(
+    monkeypatch: pytest.MonkeyPatch, sockets: list[TcpSocket], outgoing: int, inside: int
+) -> None:
+    seen = {10: set[str](), 11: {"10", "11"}, 12: {"1", "2", "3"}}
+    tree = [process(10, "sh"), process(11, "nginx", parent=10), process(12, "node", parent=10)]
+    monkeypatch.setattr(connections, "all_processes", lambda: tree)
+    monkeypatch.setattr(connections, "socket_inodes", seen.__getitem__)
+    monkeypatch.setattr(connections, "tcp_sockets", lambda pid: [LISTENS, *sockets])
+    found = connections_of(10, and_its_own=True)
+    assert (found.outgoing, found.inside) == (outgoing, inside)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_each_socket_of_a_connection_has_the_end_of_the_other_one() -> None:
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0]:
+            ports = {port, client.getsockname()[1]}
+            one, other = (each for each in tcp_sockets() if each.state == ESTABLISHED and each.port in ports)
+            assert (one.near_end, one.far_end) == (other.far_end, other.near_end)
 
 
 @pytest.mark.parametrize(

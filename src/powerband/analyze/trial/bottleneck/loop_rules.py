@@ -234,7 +234,8 @@ def _behind_a_router(name: str, scene: Scene) -> bool:
     as uWSGI's does: the processes behind it take a request at a time."""
     idle = (pool for pool in scene.pools if pool.name == group_name(name, FREE))
     passes = any(pool.switches_per_s >= SERVING_WAKES * scene.rate_per_s for pool in idle)
-    return passes and scene.connections_per_request <= KEPT and (scene.outgoing or 0) >= scene.present
+    opened = (scene.outgoing or 0) + scene.inside  # recordings without the second count both as the first
+    return passes and scene.connections_per_request <= KEPT and opened >= scene.present
 
 
 def _of_processes(pool: WatchedPool) -> str:

@@ -115,6 +115,8 @@ class Scene:
     looked. It can be known where the rates of the looks do not suffice."""
     outgoing: int | None = None
     """The connections of the server's own that were open meanwhile; None if nobody looked."""
+    inside: int = 0
+    """The connections from one process of the server to another, as from a proxy, that were open meanwhile."""
     host_starts_per_s: float | None = None
     """Threads and processes that began on the whole host; None if they were not counted."""
     far_bits_per_s: float | None = None
@@ -309,6 +311,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         tried=_tried(evidence),
         held=evidence.looks.recorded.get("held", {}),
         outgoing=evidence.looks.recorded.get("outgoing"),
+        inside=evidence.looks.recorded.get("inside", 0),
         host_starts_per_s=_starts(probe, start, end),
         far_bits_per_s=_received_bits_per_s(fleet) if evidence.generators else None,
         interrupted=evidence.interrupted_share(
