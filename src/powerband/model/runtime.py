@@ -10,12 +10,12 @@ from typing import Any
 @dataclass(frozen=True)
 class RuntimeView:
     """The view of one or more `processes` of a server with the same runtime and the same view. `runtime`: `JVM`, `Go`,
-    `.NET`, `Node.js` or `Python`. `call`: the call or variable by which a program learns its number of CPUs, such as
-    `GOMAXPROCS`; `cpus`: that number, None if it cannot be known from outside. `source`: how the number was found:
-    `asked` (the process said so), `read` (in its memory), `set` (by its environment or an option), or `derived` (from
-    the runtime's documentation). `usable`: CPUs that the kernel lets the processes use. `chosen`: what the runtime
-    chose by that number, or was given, by name: the `collector` of the JVM or of .NET, Node.js's
-    `UV_THREADPOOL_SIZE`."""
+    `.NET`, `Node.js` or `Python`; empty, in a trial's record only, for processes of which none of these is known, and
+    nothing else. `call`: the call or variable by which a program learns its number of CPUs, such as `GOMAXPROCS`;
+    `cpus`: that number, None if it cannot be known from outside. `source`: how the number was found: `asked` (the
+    process said so), `read` (in its memory), `set` (by its environment or an option), or `derived` (from the runtime's
+    documentation). `usable`: CPUs that the kernel lets the processes use. `chosen`: what the runtime chose by that
+    number, or was given, by name: the `collector` of the JVM or of .NET, Node.js's `UV_THREADPOOL_SIZE`."""
 
     runtime: str
     processes: int

@@ -3,7 +3,8 @@
 In: pids. Out: views (`model/runtime.py`). A runtime is recognised by what is mapped into the process or exported by its
 executable, never by its name. A JVM is asked. Go's number is read from its memory if its symbols are there. All others
 follow from the environment, the CPU affinity and the cgroup's quota, as each runtime documents it. A process that
-cannot be looked at has no view; that is no error here. Of an environment, only the few variables named here are read.
+cannot be looked at has no known runtime; that is no error here. Of an environment, only the few variables named here
+are read.
 Sources: docs/methods/cpus.md.
 """
 
@@ -14,7 +15,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ _PYTHON_VERSION = re.compile(r"python3\.(\d+)")
 _PYTHON_ASKED_FROM = 13  # the first 3.x with PYTHON_CPU_COUNT
 _SERVER_COLLECTOR, _DOTNET_MOST = ".NET Server GC", 0xFFFF
 _NODE_THREADS, _NODE_THREADS_MOST = 4, 1024  # libuv's default and limit
+_OTHER = RuntimeView("", 1, "", None, "", 0.0)
 
 
 @dataclass(frozen=True)
@@ -85,21 +87,23 @@ class Process:
         return RuntimeView(runtime, 1, call, cpus, source, self.usable, chosen)
 
 
-def runtime_views(pids: Iterable[int]) -> tuple[RuntimeView, ...]:
-    """Returns the views of the first 64 processes; equal views are merged. Asks JVMs, which costs each some
-    milliseconds, so it must not be called while anything is measured."""
+def runtime_views(pids: Iterable[int], working: Container[int] = ()) -> tuple[RuntimeView, ...]:
+    """Returns the views of the first 64 processes; equal views are merged. `working`: the processes that do the work:
+    if none of the runtimes is known of such a one, it has a view without a name, and any other process has none. Asks
+    JVMs, which costs each some milliseconds, so it must not be called while anything is measured."""
     found: list[RuntimeView] = []
     deadline_s = time.monotonic() + _ANSWERS_S
     for pid in sorted(pids)[:PROCESSES_MAX]:
+        view = _OTHER if pid in working else None
         with suppress(OSError, ElfError, struct.error):
-            view = view_of(Process.of(pid), deadline_s)
-            if view is None:
-                continue
-            same = next((at for at, other in enumerate(found) if replace(other, processes=1) == view), None)
-            if same is None:
-                found.append(view)
-            else:
-                found[same] = replace(found[same], processes=found[same].processes + 1)
+            view = view_of(Process.of(pid), deadline_s) or view
+        if view is None:
+            continue
+        same = next((at for at, other in enumerate(found) if replace(other, processes=1) == view), None)
+        if same is None:
+            found.append(view)
+        else:
+            found[same] = replace(found[same], processes=found[same].processes + 1)
     return tuple(found)
 
 

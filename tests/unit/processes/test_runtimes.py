@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -126,6 +127,17 @@ def test_this_process_is_seen_once_and_what_has_ended_not_at_all() -> None:
     (view,) = runtime_views([os.getpid(), 2**22 + 1])
     assert (view.runtime, view.processes, view.usable) == ("Python", 1, len(os.sched_getaffinity(0)))
     assert (view.cpus, view.source) == (os.cpu_count(), "derived")
+
+
+def test_a_process_that_works_is_seen_also_if_its_runtime_is_not_known() -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            pids = [os.getpid(), other.pid]
+            assert [view.runtime for view in runtime_views(pids)] == ["Python"]
+            assert [view.runtime for view in runtime_views(pids, working=[os.getpid()])] == ["Python"]
+            assert {view.runtime for view in runtime_views(pids, working=pids)} == {"Python", ""}
+        finally:
+            other.kill()
 
 
 def test_no_other_variable_is_kept() -> None:

@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from fakes.trials import START_NS, Figures, probe_lines
+from powerband.base.procfs import ProcessStat
 from powerband.loads.driver import TrialSetup, WarmUp
 from powerband.loads.http import driver as http_driver
 from powerband.model.experiment import Design, Experiment, Measure, Subject
@@ -25,10 +26,11 @@ from powerband.processes.engines import EnginesHere
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import Rendered
 from powerband.store import TrialDir, TrialRecord
-from powerband.trials.instruments import instruments_of, neighbours, slot_looks
+from powerband.trials.instruments import instruments_of, neighbours, runtime_views, slot_looks
 from powerband.trials.instruments.dotnet_figures import DotnetFigures
 from powerband.trials.instruments.instrument import Instrument
 from powerband.trials.instruments.neighbours import Neighbours
+from powerband.trials.instruments.runtime_views import RuntimeViews
 from powerband.trials.instruments.slot_looks import SlotLooks
 
 SECOND = 1_000_000_000
@@ -203,6 +205,27 @@ def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> No
     assert not any(looked(screened, Stage.SCREEN, block) for block in range(3))
     assert [looked(screened, Stage.COMPARE, block) for block in range(3, 6)] == [True, False, False]
     assert [looked(screened, Stage.CONFIRM, block) for block in range(3, 6)] == [False, True, False]
+
+
+def test_a_launcher_that_waits_while_the_server_is_loaded_does_none_of_its_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each process by its CPU time before and after the load, in clock ticks; one has ended meanwhile."""
+    ticks = {10: (500, 502), 11: (90, 490), 12: (0, 4), 13: (7, 7), 14: (3, None)}
+    now, found = 0, list[set[int]]()
+
+    def stat(pid: int) -> ProcessStat:
+        if (used := ticks[pid][now]) is None:
+            raise ProcessLookupError
+        return ProcessStat(pid, "x", "S", 1, 1, 1, used, 0, 0)
+
+    monkeypatch.setattr(runtime_views, "process_stat", stat)
+    monkeypatch.setattr(runtime_views, "runtime_views", lambda *pids: found.extend(map(set, pids)) or ())
+    subject, looks = cast(Any, SimpleNamespace(pids=lambda: frozenset(ticks))), RuntimeViews()
+    with looks.around_load(subject, cast(Any, None)):
+        now = 1
+    looks.after_load(subject, cast(Any, None))
+    assert found == [{10, 11, 12, 13}, {11, 12}]
 
 
 @pytest.mark.parametrize("root", [None, 4711])

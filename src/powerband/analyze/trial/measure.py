@@ -185,7 +185,7 @@ def _result(
         neighbours=record.neighbours,
         node=record.node,
         generators=tuple(GeneratorNode.from_json(each) for each in record.generators),
-        runtimes=tuple(RuntimeView.from_json(view) for view in record.runtimes),
+        runtimes=tuple(RuntimeView.from_json(view) for view in record.runtimes if view["runtime"]),
         rate_per_s=record.spec.rate_per_s,
         window_s=None if record.spec.window_ns is None else record.spec.window_ns / SECOND_NS,
         took_s=_took_s(record),

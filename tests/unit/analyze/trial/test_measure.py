@@ -605,6 +605,14 @@ def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dro
     assert not any(problem.fatal for problem in found)
 
 
+def test_processes_of_no_known_runtime_are_told_to_nobody(tmp_path: Path) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    seen = {"processes": 1, "call": "", "cpus": 2, "source": "", "usable": 2.0}
+    views = tuple({"runtime": each, **seen} for each in ("Go", ""))
+    record = write_trial(directory, replace(record_of(spec(), figures), runtimes=views), figures)
+    assert [view.runtime for view in measure(directory, record, experiment()).runtimes] == ["Go"]
+
+
 def test_what_a_server_prints_in_looks_after_the_load_is_of_the_requests_of_these(tmp_path: Path) -> None:
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
     (of_load,) = record_of(spec(), figures).engines

@@ -96,9 +96,9 @@ class Scene:
     allows_others: bool = False
     """True if the experiment allows other programs more of the CPUs than is allowed by default."""
     go_runs: int | None = None
-    """GOMAXPROCS, if the subject is a single Go program; else None."""
+    """GOMAXPROCS, if a single Go program does the subject's work; else None."""
     only_python: bool = False
-    """True if Python is the only runtime of the subject's processes, whatever its threads are called."""
+    """True if processes of Python alone do the subject's work, whatever its threads are called."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
     beside_in_quota: float = 0.0

@@ -290,17 +290,29 @@ def test_a_thread_that_writes_beside_requests_is_not_what_users_with_a_slot_each
     assert held_up is not None and held_up.name is B.DISK
 
 
-@pytest.mark.parametrize(("runtimes", "name"), [(("Python",), B.LOCK), (("Python", "JVM"), B.DOWNSTREAM)])
-def test_threads_of_python_are_known_whatever_they_are_called(runtimes: tuple[str, ...], name: BottleneckName) -> None:
-    """From Python 3.14 on threads have names of their own: `Thread-7 (process_request_thread)`."""
+def of_runtimes(*runtimes: str) -> Scene:
+    """The scene of a trial whose server has a process of each runtime, empty for one that is not known."""
     seen = {"processes": 1, "call": "", "cpus": 2, "source": "", "usable": 2.0}
     views = tuple({"runtime": each, **seen} for each in runtimes)
     record = replace(record_of(spec(), Figures(users=64)), runtimes=views)
     fleet = merge_fleet([summary(Figures(users=64))])
     assert fleet is not None
-    only = scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ()).only_python
+    return scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ())
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "name"), [(("Python",), B.LOCK), (("Python", "JVM"), B.DOWNSTREAM), (("Python", ""), B.DOWNSTREAM)]
+)
+def test_threads_of_python_are_known_whatever_they_are_called(runtimes: tuple[str, ...], name: BottleneckName) -> None:
+    """From Python 3.14 on threads have names of their own: `Thread-7 (process_request_thread)`."""
+    only = of_runtimes(*runtimes).only_python
     found = bottleneck_of(interpreted(pool("Thread", 1.05, 0.1, lock=13, socket=1.75), only_python=only))
     assert found is not None and found.name is name
+
+
+@pytest.mark.parametrize(("runtimes", "runs"), [(("Go",), 2), (("Go", ""), None), (("Go", "Python"), None)])
+def test_a_launcher_in_go_makes_no_go_program_of_what_it_starts(runtimes: tuple[str, ...], runs: int | None) -> None:
+    assert of_runtimes(*runtimes).go_runs == runs
 
 
 def test_the_threads_of_a_jmeter_plan_are_users_and_no_open_load() -> None:
