@@ -288,10 +288,16 @@ def _too_busy_to_accept(scene: Scene) -> bool:
     busy = sum(map(_at_work, serving))
     if _hands_over_too_late(scene):
         return _short_of_cpu(scene)
-    lasting = scene.value("threads_started_per_s") < STARTED_SHARE * scene.rate_per_s
     all_busy = threads > 0 and busy >= POOL_BUSY * threads
     hangs = any(stands_still(pool) for pool in scene.loops)
-    return _short_of_cpu(scene) or (lasting and (all_busy or hangs or has_request_in_each(scene)))
+    return _short_of_cpu(scene) or (_threads_last(scene) and (all_busy or hangs or has_request_in_each(scene)))
+
+
+def _threads_last(scene: Scene) -> bool:
+    """False if threads come and go with the requests. Of those that begin on the whole host, where only these are
+    counted, others start some: there must be more of them."""
+    least = STARTED_SHARE if "threads_started_per_s" in scene.metrics else STARTED_EACH
+    return (scene.starts_per_s_most or 0.0) < least * scene.rate_per_s
 
 
 def _hands_over_too_late(scene: Scene) -> bool:

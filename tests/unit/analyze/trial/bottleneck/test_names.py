@@ -760,6 +760,16 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.ACCEPT_BACKLOG,
     ),
     (
+        "such threads, where only the host's starts are counted",
+        scene(pool("connection", 0.05, 0.01, sleep=0.9), accept_queue=30.0, host_starts_per_s=820.0),
+        B.ACCEPT_BACKLOG,
+    ),
+    (
+        "eight workers that last beside other programs, where only the host's starts are counted",
+        scene(pool("worker", 0.02, 0.1, sleep=7.8), accept_queue=56.0, host_starts_per_s=120.0),
+        B.POOL_TOO_SMALL,
+    ),
+    (
         "a poller that takes connections slowly, for threads that have little to do",
         scene(pool("pool", 0.01, 0.01, lock=15.5, sleep=0.5), HANGS, accept_queue=62.0, tried=tried(1.6)),
         B.ACCEPT_BACKLOG,
