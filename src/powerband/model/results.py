@@ -108,7 +108,7 @@ class PoolUse:
     threads by the cause of the wait (`lock`, which idle threads may show too, `sleep`, `socket`, `poll`, `disk`,
     `memory`, `other`), as far as the kernel shows it. `held_ns`: the time that a request holds a thread, by Little's
     law for the pool, counting only threads that certainly work (not blocked like an idle one); None if no request
-    ended."""
+    ended, or if its threads serve none."""
 
     pool: str
     threads: float

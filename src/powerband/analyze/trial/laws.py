@@ -37,9 +37,18 @@ def time_in_pool_ns(busy_threads: float, rate_per_s: float) -> float:
     return busy_threads / rate_per_s * SECOND_NS
 
 
-def held_ns(pool: PoolUse, rate_per_s: float) -> float | None:
-    """The time that a request holds a thread of this pool, on average and at least; None if no request ended."""
-    return time_in_pool_ns(active_threads(pool), rate_per_s) if rate_per_s > 0 else None
+def held_ns(pool: PoolUse, rate_per_s: float, present: float | None) -> float | None:
+    """The time that a request holds a thread of this pool, on average and at least; None if no request ended.
+    `present`: the mean number of requests in the system, None if it is not known. No more threads than that have one;
+    the others wait on conditions, for events, or for the next request of their connection on its socket."""
+    if rate_per_s <= 0:
+        return None
+    active = active_threads(pool)
+    if present is not None:
+        elsewhere = pool.blocked * sum(pool.blocked_on.get(kind, 0.0) for kind in IDLE_KINDS)
+        idle = max(0.0, pool.threads - present - elsewhere)
+        active = min(active - min(idle, pool.blocked * pool.blocked_on.get("socket", 0.0)), present)
+    return time_in_pool_ns(active, rate_per_s)
 
 
 def active_threads(pool: PoolUse) -> float:

@@ -18,7 +18,7 @@ from powerband.analyze.trial.dotnet_metrics import DOTNET
 from powerband.analyze.trial.growing import GROWING
 from powerband.analyze.trial.honesty import INVARIANTS, LOG, MACHINE
 from powerband.analyze.trial.instruments import ACKNOWLEDGED, HEAP, LINK, VISITS, heap_growth
-from powerband.analyze.trial.laws import held_ns
+from powerband.analyze.trial.laws import held_ns, in_flight
 from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
 from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
@@ -32,11 +32,12 @@ from powerband.loads.measured import edgeless_goodput
 from powerband.model.clocks import GeneratorNode
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
-from powerband.model.results import Problem, TrialResult
+from powerband.model.results import PoolUse, Problem, TrialResult
 from powerband.model.runtime import RuntimeView
 from powerband.model.warmup import COMPILES
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes, merge_fleet
+from powerband.readings.pools import WatchedPool
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 
@@ -117,13 +118,20 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
         rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(evidence, metrics),
-        pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
+        pools=tuple(_pool_use(pool, rate_per_s, in_flight(metrics)) for pool in evidence.pools),
         bottleneck=bottleneck_of(
             scene_of(evidence, metrics, problems), rules_of(kind, sees_inside=evidence.sees_inside)
         ),
         errors=kind.errors(evidence),
         heap_growth=evidence.heap_growth,
     )
+
+
+def _pool_use(pool: WatchedPool, rate_per_s: float, present: float | None) -> PoolUse:
+    """The pool as reports show it, with the time that a request holds one of its threads. `present`: the mean number of
+    requests in the system, if it is known."""
+    serves = not (pool.collects or pool.housekeeping or pool.rests)
+    return replace(pool.use, held_ns=held_ns(pool.use, rate_per_s, present) if serves else None)
 
 
 def quantile_table(times: MergedTimes) -> tuple[tuple[float, float], ...]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from powerband.analyze.trial.laws import active_threads, in_flight, time_in_pool_ns
+from powerband.analyze.trial.laws import active_threads, held_ns, in_flight, time_in_pool_ns
 from powerband.model.results import PoolUse
 
 
@@ -29,3 +29,25 @@ def test_threads_that_wait_on_a_condition_may_be_idle() -> None:
     kinds = {"lock": 0.5, "sleep": 0.25, "poll": 0.25}
     assert active_threads(PoolUse("pool", 12.0, 1.0, 3.0, 8.0, kinds)) == pytest.approx(6.0)
     assert active_threads(PoolUse("pool", 12.0, 1.0, 3.0, 8.0, {})) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "present", "held"),
+    [
+        ({"socket": 61.0}, 3.0, 3.0),  # 61 threads wait for the next request of their connection
+        ({"socket": 63.9}, None, 64.0),
+        ({"socket": 10.0, "lock": 90.0}, 10.0, 10.0),  # those that idle wait on a condition: the others are in a call
+        ({"socket": 6.0, "sleep": 2.0}, 64.0, 8.0),
+        ({"sleep": 8.0}, 4.0, 4.0),  # no more threads than requests have one
+        ({"socket": 8.0, "poll": 1.0}, 0.0, 0.0),
+    ],
+)
+def test_a_request_holds_no_thread_that_waits_for_the_next_one(
+    blocked: dict[str, float], present: float | None, held: float
+) -> None:
+    waiting = sum(blocked.values())
+    running = max(0.0, held - waiting) if present is None else 0.0
+    kinds = {kind: count / waiting for kind, count in blocked.items()}
+    threads = PoolUse("pool", waiting + running, running, 0.0, waiting, kinds)
+    assert held_ns(threads, 100.0, present) == pytest.approx(held / 100 * 1e9)
+    assert held_ns(threads, 0.0, present) is None

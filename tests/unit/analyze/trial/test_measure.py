@@ -605,6 +605,15 @@ def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dro
     assert not any(problem.fatal for problem in found)
 
 
+@pytest.mark.parametrize(("name", "serves"), [("worker", True), ("VM Thread", False), ("Signal Dispatch", False)])
+def test_no_request_holds_a_thread_that_serves_none(tmp_path: Path, name: str, *, serves: bool) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    directory.probe.write_text(directory.probe.read_text().replace('"worker"', f'"{name}"'))
+    (threads,) = measure(directory, record, experiment()).pools
+    assert threads.held_ns == (pytest.approx(600_000) if serves else None)
+
+
 def test_processes_of_no_known_runtime_are_told_to_nobody(tmp_path: Path) -> None:
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
     seen = {"processes": 1, "call": "", "cpus": 2, "source": "", "usable": 2.0}
