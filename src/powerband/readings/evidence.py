@@ -229,8 +229,8 @@ class Evidence:
 
     def _busy_ns(self, role: str) -> float | None:
         """The busy time in the window, in ns, summed over the CPUs that the role was given; None if it was given none,
-        or if CPUs were not read apart."""
-        if self.probe is None:
+        if CPUs were not read apart, or if loops kept them busy."""
+        if self.probe is None or self.probe.awake:
             return None
         host, cpus = self.probe.host, self.record.cpus
         dealt = {cpu for part in ("subject", "engine", "probe") for cpu in cpus.get(part, ())}

@@ -132,7 +132,8 @@ class Counters:
 class ProbeSamples:
     """Everything that the probe sampled in one trial. `trees`: the process trees by name (`subject`, `engine` or
     `engine-0`, ...); `host`: the whole machine, with `cpu_busy_ns_each_0`, `cpu_steal_ns_each_0` and so on of each of
-    the trial's CPUs; `scrapes_failed`: attempts to read the server's metrics page that failed."""
+    the trial's CPUs, busy with `awake` too; `scrapes_failed`: attempts to read the server's metrics page that failed.
+    """
 
     trees: Mapping[str, Counters]
     host: Counters
@@ -153,7 +154,8 @@ class ProbeSamples:
     on_page: frozenset[str] = frozenset()
     """Names of the server's own series that are on its page; the others arrive by StatsD."""
     awake: tuple[Counters, ...] = ()
-    """The loops that keep CPUs awake (`trials/instruments/awake.py`); in `host` their CPU time counts as idle."""
+    """The loops that keep CPUs awake (`trials/instruments/awake.py`); in the sums of `host` their CPU time counts as
+    idle, though not in the figures of each CPU."""
 
     def matching(self, prefix: str) -> list[Counters]:
         """The trees named `prefix` or `prefix-...`, e.g. every engine of a trial."""
@@ -228,13 +230,12 @@ def _flat(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _asleep(host: Counters, awake: Sequence[Counters]) -> Counters:
-    """The host's counters with the CPU time of the loops that keep CPUs awake counted as idle. What was used of each
-    CPU is left out, since it is not known which loop ran there, and so is the time that tasks waited for a CPU, since
-    the loops always wait for one."""
+    """The host's counters with the CPU time of the loops that keep CPUs awake counted as idle. Each CPU is still busy
+    with them, since it is not known which loop ran there. The time that tasks waited for a CPU is left out, since the
+    loops always wait for one."""
     if not awake:
         return host
-    unknown = ("psi_cpu_some_ns", "cpu_busy_ns_each_", "cpu_steal_ns_each_")
-    fields = {name: values for name, values in host.fields.items() if not name.startswith(unknown)}
+    fields = {name: values for name, values in host.fields.items() if name != "psi_cpu_some_ns"}
     for loop in awake:
         ran = loop.fields["cpu_user_ns"] + loop.fields["cpu_system_ns"]
         known = ~np.isnan(ran)

@@ -131,6 +131,24 @@ def test_steal_costs_no_more_than_one_thread_after_the_other_can_lose(
     )
 
 
+def test_beside_loops_that_keep_many_cpus_awake_steal_costs_what_one_of_them_can_lose(tmp_path: Path) -> None:
+    """The loops ask for all time of each CPU, of which the hypervisor takes 2 %."""
+    figures = Figures(cpus=32, steal_share=0.02)
+
+    def kept_awake(line: dict[str, Any]) -> None:
+        if line["type"] == "sample":
+            passed, host = line["at_ns"] - START_NS + SECOND, line["host"]
+            loops = {"name": "awake-0", "cpu_user_ns": host["cpu_idle_ns"], "cpu_system_ns": 0}
+            host["cpu_busy_ns"], host["cpu_idle_ns"] = host["cpu_busy_ns"] + host["cpu_idle_ns"], 0
+            host["cpu_busy_ns_each"] = [round(0.98 * passed)] * figures.cpus
+            line["trees"].append(loops)
+
+    kept = rewritten(tmp_path / "a", figures, kept_awake)
+    without = measured(tmp_path / "b", replace(figures, steal_share=0.0)).metrics["held_up_share_max"]
+    assert kept.valid and kept.metrics["held_up_share_max"] == pytest.approx(0.02 + without, abs=0.001)
+    assert kept.metrics["host_awake_cores"] > 30 and kept.metrics["host_foreign_cores"] < 0.1
+
+
 def test_of_a_probe_that_tells_no_cpus_apart_steal_is_added_whole(tmp_path: Path) -> None:
     quiet = Figures(busy_cores=1.5, subject_cores=1.15)
 
