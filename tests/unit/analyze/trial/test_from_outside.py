@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from fakes.trials import Figures, experiment, record_of, spec, write_trial
+from powerband.analyze.trial.bottleneck.scene import scene_of
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Measure, Subject
 from powerband.model.load import Step
 from powerband.model.results import TrialResult
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import merge_fleet
 from powerband.store import TrialDir
 
 SUBJECT = Subject(
@@ -91,9 +94,25 @@ def test_advice_names_no_key_that_is_refused_for_it(tmp_path: Path, subject: Sub
         advice += [] if result.bottleneck is None else [each.advice for each in result.bottleneck.candidates]
         assert any(apart in text for text in advice)
         assert [text for text in advice if "host." in text] == []
-    (tmp_path / "there").mkdir()
-    there = measured(tmp_path / "there", Figures(engine_wait=0.0), here=False)
+
+
+@pytest.mark.parametrize("engine_wait", [0.0, 0.7])
+def test_a_server_on_another_machine_shares_no_cpus(tmp_path: Path, engine_wait: float) -> None:
+    there = measured(tmp_path, Figures(engine_wait=engine_wait), here=False)
     assert "not_pinned" not in {problem.code for problem in there.problems}
+    assert ("generator_starved" in {problem.code for problem in there.problems}) is (engine_wait > 0)
+    advice = [problem.message for problem in there.problems]
+    advice += [] if there.bottleneck is None else [each.advice for each in there.bottleneck.candidates]
+    assert [text for text in advice if "shares the server's" in text or "keep server and load" in text] == []
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_only_a_server_on_this_machine_may_share_the_cpus_of_the_load_generator(*, here: bool) -> None:
+    record = replace(record_of(spec(), Figures()), subject={"here": here}, cpus={})
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    seen = Evidence.read(record, experiment(subject=SUBJECT), fleet, (), None)
+    assert scene_of(seen, {}, ()).shares_cpus is here
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         engine_wait_share=min(1.0, metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads)),
         connections_per_request=fleet.connections_opened / max(1, fleet.total.sent) or 1.0,
         host_cpus=evidence.host_cpus,
-        shares_cpus=loaded and not evidence.pinned,
+        shares_cpus=loaded and evidence.is_here and not evidence.pinned,
         apart=evidence.apart,
         noun=evidence.experiment.noun,
         of_own_service=of_own_service(evidence.record.neighbours, evidence.experiment),
