@@ -147,7 +147,7 @@ def interpreters_lock(scene: Scene) -> Bottleneck | None:
     wait for a lock. Those that are in a call meanwhile look as if the dependency let no more in, or as if a pool behind
     an event loop had no more threads."""
     pools = scene.workers + scene.loops
-    mine = (pool for pool in pools if scene.only_python or INTERPRETED.search(pool.name))
+    mine = (pool for pool in pools if _has_interpreters_lock(pool, scene))
     pool = max(mine, key=lambda pool: _locked(pool, scene), default=None)
     full = [used for used in scene.process_cores if COMPUTES <= used <= ONE_COMPUTES]
     used = scene.value("subject_cpu_cores")

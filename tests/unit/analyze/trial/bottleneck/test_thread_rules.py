@@ -46,6 +46,11 @@ BESIDE_A_LOOP = replace(pool("uvicorn", 1.05, 0.1, lock=20, socket=1.9, poll=0.4
             interpreted(pool("http-nio", 1.05, 0.1, lock=13, socket=1.75)), B.DOWNSTREAM, id="no interpreter's name"
         ),
         pytest.param(
+            interpreted(pool("puma srv tp", 1.05, 0.1, lock=13, socket=1.75), pool("VM Thread", lock=1.0)),
+            B.DOWNSTREAM,
+            id="Ruby in a JVM",
+        ),
+        pytest.param(
             interpreted(pool("python", 1.05, 0.1, lock=13, socket=1.75), used=(0.55, 0.5)),
             B.DOWNSTREAM,
             id="no process is full",
