@@ -43,6 +43,7 @@ from powerband.store import (
 from powerband.trials.opening import check_reached
 
 REFUSED = "refused by it, so that it may have another"
+CUT_SHORT = "perhaps cut short while it was set, so that it may have another"
 _REACHES_ONE = (
     "a request of subject.apply (--apply) reaches one of them: unless they share the setting, the others keep what "
     "they had"
@@ -58,29 +59,30 @@ class Leaving:
         self._experiment = experiment
         self._run = run
         self._given = given
-        self._last, self._refused = (None, False) if experiment.subject.deployed is None else _since_before(run)
+        self._last, self._doubt = (None, "") if experiment.subject.deployed is None else _since_before(run)
 
     @contextmanager
     def changing(self, setting: Setting) -> Iterator[Callable[[TrialRecord], None]]:
         """Surrounds a trial that gives the server this setting. Yields a function to be called with the trial's record;
-        without that call, the setting counts as changed. `left.json` is removed meanwhile, so that it says nothing
-        untrue after a kill; it comes back if the trial changed nothing.
+        without that call, the setting counts as changed, perhaps not in full. `left.json` is removed meanwhile, so that
+        it says nothing untrue after a kill; it comes back if the trial changed nothing.
 
         That function raises SubjectError if a deployed server was not reached (see `check_reached`).
         """
-        before, self._last = self._last, setting
+        before = self._last, self._doubt
+        self._last, self._doubt = setting, CUT_SHORT
         with writing(self._run.left):
             left = self._run.left.read_text("utf-8", "replace") if self._run.left.is_file() else ""
             self._run.left.unlink(missing_ok=True)
 
         def changed(record: TrialRecord) -> None:
             if "applied" not in record.phases:
-                self._last = before
+                self._last, self._doubt = before
                 if left:
                     with writing(self._run.left):
                         write_atomically(self._run.left, left)
             else:
-                self._refused = record.failure is not None and record.failure.code == Code.APPLY_FAILED
+                self._doubt = _doubt(record)
             check_reached(record, self._run)
 
         yield changed
@@ -104,7 +106,7 @@ class Leaving:
             "format": 1,
             "setting": (at if reason else restored).as_dict(),
             "asked": deployed.restore or None,
-            "reason": reason or (REFUSED if self._refused and not deployed.restore else ""),
+            "reason": reason or ("" if deployed.restore else self._doubt),
         }
         sentence = _sentence(left)
         try:
@@ -226,37 +228,47 @@ def _sentence(left: Mapping[str, object]) -> str:
     if asked and not left["reason"]:
         return f"the server was set back to {kept}"
     if not asked:
-        unsure = f", and {REFUSED}" if left["reason"] else ""
+        unsure = f", and {left['reason']}" if left["reason"] else ""
         return f"the server keeps {kept}, which was tried last{unsure} (--restore NAME=VALUE sets it back at the end)"
     assert isinstance(asked, Mapping)
     wanted = Setting(tuple(asked.items())).id
     return f"the server was NOT set back to {wanted} and may still have {kept}: {left['reason']}"
 
 
-def _since_before(run: RunDir) -> tuple[Setting | None, bool]:
-    """The setting of an earlier session of the run that the server may still have, and whether the server refused it.
-    None if the server was left as was wanted, or if no trial has touched it."""
+def _since_before(run: RunDir) -> tuple[Setting | None, str]:
+    """The setting of an earlier session of the run that the server may still have, and why that is in doubt (empty if
+    it is not). None if the server was left as was wanted, or if no trial has touched it."""
     try:
         left = json.loads(run.left.read_text(encoding="utf-8"))
         reason = left["reason"]
-        return (Setting(tuple(left["setting"].items())) if reason else None), reason == REFUSED
+        setting = Setting(tuple(left["setting"].items())) if reason else None
+        return setting, reason if reason in (REFUSED, CUT_SHORT) else ""
     except (OSError, *NOT_AS_WRITTEN):
-        return _tried_last(run), False  # that session was killed, or this is the first
+        return _tried_last(run)  # that session was killed, or this is the first
 
 
-def _tried_last(run: RunDir) -> Setting | None:
-    """The setting of the last trial that touched the server, or may have: a killed one has no record."""
+def _tried_last(run: RunDir) -> tuple[Setting | None, str]:
+    """The setting of the last trial that touched the server, or may have, since a killed one has no record; and why it
+    is in doubt that the server has it."""
     for number, spec in sorted(run.planned().items(), reverse=True):
         directory = run.trial(number)
         if not directory.spec.is_file():
             continue
         try:
-            if "applied" not in directory.read_record().phases:
-                continue
+            record = directory.read_record()
         except DamagedError:
-            pass
-        return spec.setting
-    return None
+            return spec.setting, CUT_SHORT
+        if "applied" in record.phases:
+            return spec.setting, _doubt(record)
+    return None, ""
+
+
+def _doubt(record: TrialRecord) -> str:
+    """Why the server may not have the setting that a trial gave it; empty if it has."""
+    code = "" if record.failure is None else record.failure.code
+    if code == Code.APPLY_FAILED:
+        return REFUSED
+    return CUT_SHORT if code == Code.INTERRUPTED and "ready" not in record.phases else ""
 
 
 def _writable(log: Path) -> Path:

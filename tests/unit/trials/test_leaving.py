@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fakes.trials import experiment, failed_record, spec, write_trial
-from powerband.base.errors import MeasurementError, SubjectError
+from powerband.base.errors import MeasurementError, SubjectError, UserInterruptError
 from powerband.model.deployed import Deployed
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Step
@@ -22,7 +22,7 @@ from powerband.processes.containers import A_CONTAINER
 from powerband.processes.failures import Code
 from powerband.store import RunDir
 from powerband.trials import leaving
-from powerband.trials.leaving import REFUSED, Leaving
+from powerband.trials.leaving import CUT_SHORT, REFUSED, Leaving
 
 NOT_BACK = "the server was NOT set back to n=3 and may still have n=1: "
 
@@ -54,12 +54,15 @@ def opened(run: RunDir, knob: Path) -> Leaving:
     return Leaving(deployed(knob), run, {})
 
 
-def tried(run: RunDir, left: Leaving, n: int, *, number: int = 1, applied: bool = True, code: str = "") -> None:
-    """Runs a trial that changes the setting, or does not reach that point."""
+def tried(
+    run: RunDir, left: Leaving, n: int, *, number: int = 1, applied: bool = True, code: str = "", ready: bool = False
+) -> None:
+    """Runs a trial that changes the setting, or does not reach that point. `ready`: it is ready after the change."""
     planned = spec({"n": n}, number=number)
     run.append_plan(planned)
     with left.changing(planned.setting) as changed:
-        record = replace(failed_record(planned, code or Code.DIED), phases={"applied": 1} if applied else {})
+        phases = ({"applied": 1} if applied else {}) | ({"ready": 2} if ready else {})
+        record = replace(failed_record(planned, code or Code.DIED), phases=phases)
         write_trial(run.trial(number), record, None)
         changed(record)
 
@@ -145,11 +148,42 @@ def test_what_was_left_is_known_still_where_a_session_changes_nothing(run: RunDi
     assert again.leave().startswith(NOT_BACK) is down and run.left.read_text() == before
 
 
-def test_a_setting_that_was_refused_is_said_to_be_so_by_the_next_session_too(run: RunDir, knob: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "ready", "doubt"),
+    [
+        (Code.APPLY_FAILED, False, REFUSED),
+        (Code.INTERRUPTED, False, CUT_SHORT),
+        (Code.INTERRUPTED, True, ""),
+        (Code.NOT_READY, False, ""),
+    ],
+)
+def test_a_setting_that_the_server_may_not_have_is_said_to_be_so_by_later_sessions_too(
+    run: RunDir, knob: Path, code: Code, ready: bool, doubt: str
+) -> None:
     left = Leaving(deployed(knob, {}), run, {})
-    tried(run, left, 1, code=Code.APPLY_FAILED)
-    sentence = left.leave()
-    assert REFUSED in sentence and Leaving(deployed(knob, {}), run, {}).leave() == sentence
+    tried(run, left, 8, code=Code.APPLY_FAILED)
+    tried(run, left, 1, number=2, code=code, ready=ready)
+    assert Leaving(deployed(knob, {}), run, {}).leave() == left.leave(), "also where no session has said it"
+    sentence = said(run)
+    assert sentence.startswith("the server keeps n=1, which was tried last")
+    assert [each for each in (REFUSED, CUT_SHORT) if each in sentence] == [doubt] * bool(doubt)
+    assert bool(json.loads(run.left.read_text())["reason"]) is bool(doubt)
+    assert Leaving(deployed(knob, {}), run, {}).leave() == (sentence if doubt else "")
+
+
+def test_a_second_request_to_stop_may_cut_a_change_short(run: RunDir, knob: Path) -> None:
+    left = Leaving(deployed(knob, {}), run, {})
+    tried(run, left, 8)
+    with pytest.raises(UserInterruptError), left.changing(spec({"n": 1}, number=2).setting):
+        raise UserInterruptError("stopped at once")
+    assert f"n=1, which was tried last, and {CUT_SHORT}" in left.leave()
+
+
+def test_a_trial_that_changed_nothing_leaves_the_doubt_about_the_one_before(run: RunDir, knob: Path) -> None:
+    left = Leaving(deployed(knob, {}), run, {})
+    tried(run, left, 8, code=Code.APPLY_FAILED)
+    tried(run, left, 1, number=2, applied=False, code=Code.INTERRUPTED)
+    assert f"n=8, which was tried last, and {REFUSED}" in left.leave()
 
 
 def test_what_is_damaged_is_as_if_the_run_had_been_killed(run: RunDir, knob: Path) -> None:
