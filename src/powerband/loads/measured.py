@@ -533,11 +533,12 @@ def full_share(evidence: Evidence, foreign: float | None) -> float:
 
 def _has_cpu_for_a_thread(evidence: Evidence) -> bool:
     """True if a further thread of the engine on this machine has a CPU to run on, or would get one: of four cores or
-    more it gets as many as it has threads, up to half of them (`processes/cpus.py`). True if that is not known."""
+    more it gets as many as it has threads, up to half of them (`processes/cpus.py`). True if that is not known, as
+    beside a container."""
     machine, engine = (evidence.record.cpus.get(name, []) for name in ("machine", "engine"))
     cpus = len(engine or machine)
     gets_more = evidence.experiment.host.deals_freely and len(machine) >= DEALS_BY_THREADS and cpus < len(machine) // 2
-    return bool(evidence.generators) or evidence.fleet.threads < cpus or not cpus or gets_more
+    return bool(evidence.generators) or not machine or evidence.fleet.threads < cpus or gets_more
 
 
 def _fails_too_many(evidence: Evidence) -> bool:

@@ -248,6 +248,7 @@ def test_a_generator_that_is_kept_busy_by_failed_requests_hides_no_errors(
 @pytest.mark.parametrize(
     ("cpus", "engine", "threads", "host", "helps"),
     [
+        (0, [3], 1, {}, True),  # a container's are not known
         (2, [1], 1, {}, False),
         (3, [2], 1, {}, False),
         (4, [3], 1, {}, True),
