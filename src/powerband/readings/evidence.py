@@ -229,13 +229,14 @@ class Evidence:
 
     def _busy_ns(self, role: str) -> float | None:
         """The busy time in the window, in ns, summed over the CPUs that the role was given; None if it was given none,
-        if CPUs were not read apart, or if loops kept them busy."""
+        if CPUs were not read apart, or if loops kept them busy. None as well beside a container: all of the machine's
+        are read there, and the record does not name them."""
         if self.probe is None or self.probe.awake:
             return None
         host, cpus = self.probe.host, self.record.cpus
         dealt = {cpu for part in ("subject", "engine", "probe") for cpu in cpus.get(part, ())}
         read = sum(name.startswith("cpu_busy_ns_each_") for name in host.fields)
-        # Of a server in a container, whose CPUs are not chosen here, those of the whole machine are read.
+        # Where another program serves, the CPUs that were meant for the server are read, too, and the record has none.
         every = sorted(dealt if read == len(dealt) else dealt.union(cpus.get("machine", ())))
         given = cpus.get(role, ())
         if not given or read != len(every):
