@@ -66,7 +66,7 @@ LOOKS = 4  # in a window: the first and last one also cover time outside it
 THREADS_EVERY_LEAST_NS = 250_000_000  # each look covers some samples, so that its busiest thread is not chance
 PORT_ATTEMPTS = 4  # arbitrary: whoever loses four ports in a row to others has another problem
 APPLY_TIMEOUT_S = 10.0  # arbitrary: a knob that takes longer is no live knob
-ANSWER_WITHIN_S = 1.0  # for one answer to whether the subject is ready; the question is repeated
+ANSWER_WITHIN_S = 1.0  # for the first answer to whether the subject is ready; the question is repeated
 POLL_FIRST_S = 0.005  # a lean server is ready within some ms; each later pause is 30 % longer
 POLL_LONGEST_S = 0.05  # the precision of ready_s; each check costs a starting server some CPU
 CONTAINER_WITHIN_S = 5.0  # arbitrary: a container's process begins some 300 ms after its port takes connections
@@ -648,17 +648,17 @@ def ready_check(
     rendered: Rendered, log_file: Path, pump: Pump, counter: SubjectCounter | None = None, log_from: int = 0
 ) -> Iterator[Callable[[float], bool]]:
     """Yields a function that returns whether the subject is ready now. It takes at most the seconds that it is given,
-    and at most one. `log_from`: where this start's part of the log begins. It raises what the pump raises."""
+    and at most one; twice as long each time that no answer came so soon. `log_from`: where this start's part of the log
+    begins. It raises what the pump raises."""
     if counter is not None:
         yield lambda left_s: counter.is_read
     elif rendered.ready.http is not None:
-        url = _http_url(rendered)
-        yield lambda left_s: _answers(url, min(ANSWER_WITHIN_S, left_s), pump)
+        yield _asking(_http_url(rendered), pump)
     elif rendered.ready.log is not None:
         with LogSearch(log_file, rendered.ready.log, log_from) as search:
             yield lambda left_s: search.found()
     elif rendered.client:  # its engine takes connections before the server does
-        yield lambda left_s: _answers(rendered.url, min(ANSWER_WITHIN_S, left_s), pump, status_below=math.inf)
+        yield _asking(rendered.url, pump, status_below=math.inf)
     else:
         yield lambda left_s: someone_listens(rendered.host, rendered.port)
 
@@ -671,9 +671,20 @@ def _http_url(rendered: Rendered) -> str:
     return f"{parts.scheme}://{parts.netloc}/{target.lstrip('/')}"
 
 
-def _answers(url: str, timeout_s: float, pump: Pump, status_below: float = 500) -> bool:
-    with Client(url, timeout_s, pump) as client:
-        try:
-            return client.status_of(Step(name="ready", path=request_target(url))) < status_below
-        except RequestFailedError:
-            return False
+def _asking(url: str, pump: Pump, status_below: float = 500) -> Callable[[float], bool]:
+    """Returns a function that asks a url once, and returns whether its status is below that. An answer that does not
+    come in time is given twice the time when it is asked for again."""
+    patience_s = ANSWER_WITHIN_S
+
+    def answers(left_s: float) -> bool:
+        nonlocal patience_s
+        deadline_s = time.monotonic() + patience_s
+        with Client(url, min(patience_s, left_s), pump) as client:
+            try:
+                return client.status_of(Step(name="ready", path=request_target(url))) < status_below
+            except RequestFailedError:
+                if time.monotonic() >= deadline_s:  # it was not refused
+                    patience_s *= 2
+                return False
+
+    return answers

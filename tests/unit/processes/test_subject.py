@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -378,11 +378,12 @@ def test_ready_by_log(tmp_path: Path, pump: Pump) -> None:
 
 
 @contextmanager
-def answering(status: int) -> Iterator[str]:
-    """Yields the url of a server that answers one path with this status, and the others with 500."""
+def answering(status: int, after_s: float = 0.0) -> Iterator[str]:
+    """Yields the url of a server that answers one path with this status, and the others with 500, each after a time."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            time.sleep(after_s)
             self.send_response(status if self.path == "/up?next=http://elsewhere/" else 500)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -390,7 +391,7 @@ def answering(status: int) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -407,6 +408,18 @@ def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) 
         subject = Subject(name="s", command=("server",), url=url, ready=Ready(http="/up?next=http://elsewhere/"))
         with ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log", pump) as is_ready:
             assert is_ready(1) is expected
+
+
+@pytest.mark.parametrize("command", [("server",), ("docker", "run", "image")])
+def test_a_server_that_answers_slowly_is_ready_within_the_time_that_there_is(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(subject_process, "ANSWER_WITHIN_S", 0.05)
+    ready = Ready() if "docker" in command else Ready(http="/up?next=http://elsewhere/")
+    with answering(200, after_s=0.15) as url:
+        subject = Subject(name="s", command=command, url=url, ready=ready)
+        with ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log", pump) as is_ready:
+            assert any(is_ready(10) for _ in range(8))
 
 
 def test_a_container_is_ready_once_its_url_answers_whatever_takes_its_connections(tmp_path: Path, pump: Pump) -> None:
