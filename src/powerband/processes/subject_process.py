@@ -428,7 +428,8 @@ def check_command(rendered: Rendered) -> None:
 def served_by(rendered: Rendered, probe: RunningProbe) -> str:
     """Returns the program that serves in the subject's place, which its command had another start: a daemon of a build
     tool, the proxy of a container, one on another machine. Empty if the subject serves by itself, or it is not known
-    who does. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
+    who does. Raises TrialFailed(port_in_use) if that program ran before the subject was started, unless the subject is
+    a container: its engine may hold the ports of all of them."""
     host, port = rendered.host, rendered.port
     here = place_of(host, port).in_our_network
     if not here and someone_listens(host, port) and not listens_below(port, probe.pid):
@@ -436,7 +437,7 @@ def served_by(rendered: Rendered, probe: RunningProbe) -> str:
     stranger = stranger_on(port, probe.pid) if here else None
     if stranger is None:
         return ""
-    if stranger.older:
+    if stranger.older and not rendered.client:
         raise TrialFailed(
             Code.PORT_IN_USE,
             f"not the server but another program, {stranger.name}, listens on {host}:{port}: stop it, or let the "

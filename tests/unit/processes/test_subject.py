@@ -52,6 +52,7 @@ from powerband.processes.subject_process import (
     probe_spec,
     ready_check,
     render,
+    served_by,
 )
 from powerband.store import Failure
 from powerband.wire.probe_events import Exited
@@ -212,6 +213,22 @@ def test_who_was_given_a_socket_listens_and_not_systemd(
     stats = [ProcessStat(pid, name, "S", 0, pid, started, 0, 0, 0) for name, pid, started in holders]
     monkeypatch.setattr(ports, "_holders", lambda port: stats)
     assert listener(80) == found
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_a_container_may_be_served_by_what_ran_before_it_but_no_other_server(
+    monkeypatch: pytest.MonkeyPatch, *, older: bool
+) -> None:
+    """Docker Desktop's own program holds the ports of all containers."""
+    engine = Stranger("com.docker.backend (pid 7)", older=older)
+    monkeypatch.setattr(subject_process, "stranger_on", lambda port, root: engine)
+    probe = cast(Any, SimpleNamespace(pid=os.getpid()))
+    container = Subject(name="s", command=("docker", "run", "-p", "{port}:80", "image"))
+    assert served_by(render(container, Setting(()), ENGINE), probe) == engine.name
+    if older:
+        assert failure(lambda: served_by(rendered(), probe)) == Code.PORT_IN_USE
+    else:
+        assert served_by(rendered(), probe) == engine.name
 
 
 def own_name() -> str:
