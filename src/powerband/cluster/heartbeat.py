@@ -16,8 +16,8 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError
 from powerband.cluster.actor import LEASE_S
-from powerband.cluster.joining import JOIN_S, Remote, missing
-from powerband.cluster.node import END_S, KINDS
+from powerband.cluster.joining import JOIN_S, Remote, why_missing
+from powerband.cluster.node import END_S, KINDS, LOST
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.host import versions
 
@@ -53,9 +53,9 @@ class ClusterNode:
 
     def generate(self) -> dict[str, Any]:
         """Starts the program that runs engines on this node for another machine, and waits until it listens. Returns
-        the fields of a `Generator`, or `failed`. Raises Ray's errors."""
+        the fields of a `Generator`, or `failed`, also if no answer came."""
         order = {"address": self.remote.address, "secret": secrets.token_hex(32)}
-        answer = self.remote.call("generate", order).result(JOIN_S)
+        answer = _answer(self.remote.call("generate", order), JOIN_S)
         return answer if "failed" in answer else {"name": self.name, **{name: answer[name] for name in _REACHED_BY}}
 
 
@@ -115,13 +115,18 @@ def read_facts(nodes: Iterable[ClusterNode]) -> None:
 
 def node_answer(name: str, future: Future[Any], timeout_s: float) -> Any:
     """Waits for the answer of a node and returns it. Raises the error of the node, with the node's name."""
+    return checked(name, _answer(future, timeout_s))
+
+
+def _answer(future: Future[Any], timeout_s: float) -> Any:
+    """Waits for the answer of a node and returns it; if none comes, an answer that says so (`failed`)."""
     try:
-        answer = future.result(timeout_s)
+        return future.result(timeout_s)
     except TimeoutError:
-        raise MeasurementError(f"{name}: powerband's actor did not answer for {timeout_s:.0f} s") from None
+        message = f"powerband's actor did not answer for {timeout_s:.0f} s"
     except Exception as error:  # Ray's own
-        raise missing(name, error) from error
-    return checked(name, answer)
+        message = why_missing(error)
+    return {"failed": {"kind": LOST, "message": message}}
 
 
 def checked(name: str, answer: Any) -> Any:

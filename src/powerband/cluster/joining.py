@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from powerband.base.errors import MeasurementError, UsageError, did_you_mean
+from powerband.base.errors import UsageError, did_you_mean
 from powerband.cluster.actor import NodeActor
 
 JOIN_S = 30.0
@@ -181,12 +181,12 @@ def _caller(actor: Any) -> Callable[..., Future[Any]]:
     return call
 
 
-def missing(name: str, error: BaseException) -> MeasurementError:
-    """The error for a node on which the actor did not start."""
+def why_missing(error: BaseException) -> str:
+    """The reason why the actor of a node did not start, and what to do about it."""
     text = " ".join(str(error).split())
     if "No module named 'powerband" in text:
-        return MeasurementError(
-            f"{name}: powerband is not installed in the Python that runs Ray there: pip install 'powerband[ray]' in "
-            "that environment, and start Ray anew"
+        return (
+            "powerband is not installed in the Python that runs Ray there: pip install 'powerband[ray]' in that "
+            "environment, and start Ray anew"
         )
-    return MeasurementError(f"{name}: powerband's actor did not start: {text[:600]}")
+    return f"powerband's actor did not start: {text[:600]}"

@@ -10,7 +10,7 @@ import pytest
 
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.cluster.actor import environment
-from powerband.cluster.joining import Remote, _check_closed, _chosen, _named, _why, joined, missing
+from powerband.cluster.joining import Remote, _check_closed, _chosen, _named, _why, joined, why_missing
 from powerband.cluster.node import moved
 from powerband.cluster.nodes_bench import grouped
 from powerband.files.experiment_file import experiment_of, parse_experiment
@@ -90,7 +90,7 @@ def test_why_a_cluster_cannot_be_joined(error: Exception, said: str) -> None:
 
 
 def test_a_node_without_powerband_is_told_what_to_install() -> None:
-    assert "pip install" in str(missing("b", RuntimeError("ModuleNotFoundError: No module named 'powerband'")))
+    assert "pip install" in why_missing(RuntimeError("ModuleNotFoundError: No module named 'powerband'"))
 
 
 def test_a_program_gets_neither_ray_s_token_nor_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 from fakes.nodes import Watching
 from fakes.trials import experiment
-from powerband.cluster import nodes_bench
+from powerband.base.errors import MeasurementError
+from powerband.cluster import loading, nodes_bench
+from powerband.cluster.heartbeat import ClusterNode
 from powerband.cluster.joining import Remote
 from powerband.cluster.node import LOST
 from powerband.cluster.nodes_bench import ClusterBench, _Place
@@ -66,6 +69,37 @@ def test_a_node_that_did_not_heed_a_stop_is_told_again(job: Job) -> None:
     job.stop.request()
     bench._wait_open(node)
     assert stops == ["stop"] * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (TimeoutError(), "powerband's actor did not answer for 30 s"),
+        (RuntimeError("of Ray"), "powerband's actor did not start: of Ray"),
+    ],
+)
+def test_a_node_that_goes_away_before_its_engine_listens_is_named(
+    job: Job, monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    """Whether it loads the server of another node, or one of nobody's."""
+
+    def call(method: str, *_: object) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if method == "generate":
+            answer.set_exception(error)
+        else:
+            answer.set_result("")
+        return answer
+
+    gone = Remote("b", "127.0.0.1", call)
+    bench, node = bench_of(job, lambda *_: None)
+    node.generators = (ClusterNode(gone),)
+    answer = bench._opened(node, {"generators": []})
+    assert answer == {"failed": {"kind": LOST, "message": f"b, which is to load it: {why}"}}
+    monkeypatch.setattr(loading, "read_facts", lambda nodes: None)
+    loaded = loading.far_engines(lambda: nullcontext([gone]), "http://10.0.0.1/", ["10.0.0.1"])
+    with pytest.raises(MeasurementError, match=f"^b: {why}$"), loaded:
+        pass
 
 
 @pytest.mark.parametrize(("kind", "out"), [("SubjectError", True), ("MeasurementError", True), (LOST, False)])
