@@ -20,9 +20,13 @@ NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[Cluster]:
     need_postgresql()
-    folder = tmp_path_factory.mktemp("cluster")
     with cluster_up(folder / "postgresql", folder / "postgresql.log") as up:
         up.renew()
         yield up
@@ -54,6 +58,13 @@ def test_the_subjects_role_owns_its_database_and_is_no_superuser(cluster: Cluste
     assert "permission denied" in psql(cluster, USER, "SELECT 1", "postgres", **password)
     cluster.renew()
     assert "does not exist" in psql(cluster, USER, "TABLE t", **password), "each trial has a fresh database"
+
+
+def test_statements_that_fail_do_not_fill_its_log(cluster: Cluster, folder: Path) -> None:
+    said = psql(cluster, USER, "SELECT 1/0", PGPASSWORD=cluster.password)
+    log = (folder / "postgresql.log").read_text()
+    assert "division by zero" in said and "division by zero" not in log
+    assert "ready to accept connections" in log
 
 
 def test_passwords_stand_in_no_command_and_in_files_of_ours_alone(cluster: Cluster) -> None:

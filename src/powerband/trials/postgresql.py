@@ -1,6 +1,6 @@
 """Runs a private PostgreSQL for the length of a run: a cluster of its own from the installed binaries, on a free port
-of loopback, removed at the end. It has PostgreSQL's defaults except for what keeps it private and for the maximum
-number of connections; nothing is tuned.
+of loopback, removed at the end. It has PostgreSQL's defaults except for what keeps it private, for the maximum number
+of connections and for its log, which has no errors of the subject's statements; nothing is tuned.
 
 Every connection needs a password (SCRAM), which is new in each run. The subject's role owns its database and is no
 superuser: it can neither read the server's files nor start programs.
@@ -79,10 +79,12 @@ class Cluster:
             ) from None
 
     def add_subject_role(self) -> None:
-        """Adds the role that owns the subject's database; it cannot connect to the other databases. Raises
+        """Adds the role that owns the subject's database; it cannot connect to the other databases. What happens in its
+        sessions is told to the subject, and is not logged: each statement that fails would add lines. Raises
         SubjectError."""
         self._run("psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-d", "postgres", sql=(
             f"CREATE ROLE {USER} LOGIN PASSWORD '{self.password}'; "
+            f"ALTER ROLE {USER} SET log_min_messages = panic; "
             "REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC;"
         ))  # fmt: skip
 

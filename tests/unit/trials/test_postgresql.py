@@ -13,7 +13,7 @@ from powerband.model.experiment import Service, Subject
 from powerband.model.plan import Setting
 from powerband.model.subjects import uses
 from powerband.trials import postgresql
-from powerband.trials.postgresql import find_binaries
+from powerband.trials.postgresql import USER, Cluster, find_binaries
 from powerband.trials.services import Services
 
 PROGRAMS = ("initdb", "postgres", "pg_isready", "psql", "createdb", "dropdb")
@@ -64,6 +64,13 @@ def test_ctrl_c_in_the_terminal_does_not_reach_its_programs(tmp_path: Path) -> N
     server.wait()
     sessions = [int(file.read_text()) for file in tmp_path.glob("session-of-*")]
     assert len(sessions) == 2 and os.getsid(0) not in sessions
+
+
+def test_statements_that_fail_do_not_fill_its_log(tmp_path: Path) -> None:
+    program = planted(tmp_path / "bin", "psql") / "psql"
+    program.write_text(f"#!/bin/sh\ncat > {tmp_path}/sql\n")
+    Cluster(tmp_path / "bin", 1, 1, postgresql._Account(), "p", tmp_path / "file", "s").add_subject_role()
+    assert f"ALTER ROLE {USER} SET log_min_messages = panic;" in (tmp_path / "sql").read_text()
 
 
 def test_only_settings_that_say_so_use_it() -> None:
