@@ -156,6 +156,11 @@ class WarmUp:
         )
 
     @property
+    def shortest_ns(self) -> int:
+        """The shortest that the warm-up may last, from go on."""
+        return self.least_ns if self.fixed_ns is None else self.fixed_ns
+
+    @property
     def longest_ns(self) -> int:
         """The longest that the warm-up may last, from go on."""
         renewed_ns = self.first_ns + (self.fixed_ns or 0) if self.renews else 0

@@ -16,10 +16,11 @@ from powerband.base.units import duration_text, format_duration, format_value, p
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load, mean_ns
+from powerband.model.plan import Stage
 from powerband.model.subjects import uses
 
 if TYPE_CHECKING:
-    from powerband.loads.driver import Driver, DriverSetup
+    from powerband.loads.driver import Driver, DriverSetup, WarmUp
     from powerband.model.results import ErrorKind
     from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject, SubjectCounter
@@ -133,6 +134,12 @@ class LoadKind(ABC):
     def joining_ns(self, load: Load) -> int:
         """Returns the time before the warm-up in which users join, in ns."""
         return load.joining_ns if self.users_join else 0
+
+    def warmup(self, experiment: Experiment, load: Load) -> WarmUp:
+        """Returns the warm-up of a trial that compares settings, if no instrument makes it longer."""
+        from powerband.loads.driver import WarmUp
+
+        return WarmUp.of(experiment, Stage.COMPARE, load, joining_ns=self.joining_ns(load), pause_ns=0)
 
     def joining_text(self, experiment: Experiment) -> str:
         """Returns `42,000 users join over 4 min 22 s`, for the setting with the longest joining; empty if all begin at

@@ -23,7 +23,6 @@ from powerband.model.experiment import Design, Experiment
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage
-from powerband.model.warmup import COMPILING_MORE
 from powerband.search.explore import BUDGET_SHARE, finalists_within
 from powerband.search.outlook import SEED, simulate_untried
 from powerband.search.pilot import blocks_to_find, smallest_difference
@@ -230,24 +229,20 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
 
 
 def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
-    measure = experiment.measure
-    warmup, window_ns = measure.warmup_ns, load.duration_ns
+    kind, window_ns = kind_of(experiment), load.duration_ns
     if experiment.objective.is_capacity:
         longest_ns = longest_window_ns(experiment)
         window_ns = longest_ns if longest else round(window_ns + CAPACITY_WINDOWS[1] * (longest_ns - window_ns))
-    if warmup is None:
-        soon = measure.warmup_min_ns + _STEADY_AFTER_NS
-        most_ns = measure.warmup_max_ns * (COMPILING_MORE if experiment.subject.is_jvm else 1)
-        warmup = most_ns if longest else min(soon, measure.warmup_max_ns)
-        built_up_ns, spread_ns = (ns - load.joining_ns for ns in (load.built_up_ns, load.spread_ns))
-        built_up_ns = min(built_up_ns + measure.warmup_min_ns, measure.warmup_max_ns)
-        warmup = max(warmup, built_up_ns, spread_ns + measure.warmup_min_ns)
+    warmup = kind.warmup(experiment, load)
+    warmup_ns = warmup.shortest_ns
+    if warmup.fixed_ns is None:
+        most_ns = warmup.compiling_ns if longest and experiment.subject.is_jvm else warmup.most_ns
+        warmup_ns = most_ns if longest else min(warmup_ns + _STEADY_AFTER_NS, most_ns)
     if experiment.objective.is_capacity:  # all trials but the first look have a fixed one
         fixed_ns = experiment.warmup_ns_of(Stage.CAPACITY) or 0
-        warmup = max(warmup, fixed_ns) if longest else fixed_ns
-    snapshots = _SNAPSHOTS_NS if measure.snapshots else 0
-    start_ns = _START_NS + kind_of(experiment).start_ns
-    return start_ns + load.joining_ns + warmup + window_ns + snapshots + _END_NS
+        warmup_ns = max(warmup_ns, fixed_ns) if longest else fixed_ns
+    snapshots_ns = _SNAPSHOTS_NS if experiment.measure.snapshots else 0
+    return _START_NS + kind.start_ns + warmup_ns + window_ns + snapshots_ns + _END_NS
 
 
 def _short_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
@@ -89,13 +90,12 @@ class InFlight(Generic[B]):
         nothing, since most of its time is a timeout."""
         if took_s := self._lasted_s.get(window_ns):
             return sum(took_s) / len(took_s)
-        load, measure = self._experiment.load, self._experiment.measure
+        load = self._experiment.load
         full = {other: took_s for other, took_s in self._lasted_s.items() if other is None or other != self._short_ns}
         others = (full or self._lasted_s).items()
         rest_s = [each - (other or load.duration_ns) / 1e9 for other, took_s in others for each in took_s]
         if not rest_s:
-            warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
-            rest_s = [_START_S + (load.joining_ns + warmup_ns) / 1e9]
+            rest_s = [_START_S + kind_of(self._experiment).warmup(self._experiment, load).shortest_ns / 1e9]
         return sum(rest_s) / len(rest_s) + (window_ns or load.duration_ns) / 1e9
 
     @property

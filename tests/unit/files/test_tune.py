@@ -118,6 +118,14 @@ def test_a_budget_chooses_the_profile_unless_one_is_named(budget: str | None, re
     assert named.measure.repeats == 12
 
 
+def test_a_ramp_within_the_warm_up_counts_once_in_the_budget() -> None:
+    """Two trials of 10 s of warm-up, in which the users begin, and 10 s of measuring."""
+    options = {"--ramp": "10s", "--warmup": "10s", "--duration": "10s", "--budget": "41s"}
+    assert tune_experiment(COMMAND, ["threads=1,2"], options=options).design.budget_ns == 41 * 10**9
+    with pytest.raises(ExperimentError, match=r"2 settings of at least 20\.0 s each"):
+        tune_experiment(COMMAND, ["threads=1,2"], options={**options, "--budget": "39s"})
+
+
 def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_something() -> None:
     def screened_s(levels: str, **options: str) -> float | None:
         given = {f"--{name}": text for name, text in options.items()}

@@ -211,6 +211,19 @@ def test_the_time_left_is_the_one_that_was_said_last(said_s: float, left: str) -
     assert out.getvalue().splitlines()[1].endswith(f"; {left}")
 
 
+def test_the_first_guess_of_the_time_left_counts_a_ramp_within_the_warm_up_once() -> None:
+    def guessed(ramp_ns: int) -> str:
+        load = EXPERIMENT.load.model_copy(update={"ramp_ns": ramp_ns})
+        measure = EXPERIMENT.measure.model_copy(update={"warmup_ns": 60 * 10**9})
+        out = io.StringIO()
+        with LiveView(Console(file=out, width=120, force_terminal=True), Clock()) as view:
+            ramped = EXPERIMENT.model_copy(update={"load": load, "measure": measure})
+            view.run_started(ramped, RunDir(Path("runs/x")), 10, 0)
+        return out.getvalue()
+
+    assert " left" in guessed(0) and guessed(60 * 10**9) == guessed(0)
+
+
 def test_the_time_left_is_within_the_budget() -> None:
     short = EXPERIMENT.model_copy(update={"design": Design(budget="1m")})
     out, clock = io.StringIO(), Clock()

@@ -22,6 +22,7 @@ from powerband.model.load import Load
 from powerband.model.plan import TrialSpec
 from powerband.search import outlook
 from powerband.search.forecast import Forecast, duration_text, forecast, found_by, reach_text, run_notes, size_text
+from powerband.search.in_flight import Block, InFlight
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.planners import planner_for
 
@@ -290,6 +291,17 @@ def test_joining_users_take_their_time_and_are_told() -> None:
     assert kind_of(crowd).joining_text(crowd) == "42,000 users join over 4 min 22 s"
     assert "In each trial 42,000 users join over 4 min 22 s first." in run_notes(crowd, joining)
     assert kind_of(made()).joining_text(made()) == ""
+
+
+@pytest.mark.parametrize("load", [{"users": 10}, {"users": None, "rate": 10}])
+@pytest.mark.parametrize("warmup", ["60s", "0s"])
+def test_users_and_a_rate_begin_within_a_fixed_warm_up_unless_there_is_none(load: dict[str, Any], warmup: str) -> None:
+    measured = {"repeats": 3, "warmup": warmup, "slots": False}
+    plain, ramped = (
+        experiment(measure=measured, load={**load, "duration": "10s", "ramp": ramp}) for ramp in ("0s", "60s")
+    )
+    assert forecast(ramped, ASSUMED) == forecast(plain, ASSUMED)
+    assert InFlight[Block](ramped, 1).lasts_s(None) == InFlight[Block](plain, 1).lasts_s(None)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from powerband.base.errors import ExperimentError, FileProblem
 from powerband.base.units import format_duration, time_text
 from powerband.base.yaml_document import Node
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 
 SOAK_LEAST_NS = 2_000_000_000  # its second half is measured: one second, after the shortest warm-up, which is as long
@@ -79,15 +80,14 @@ def check_regret(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that the time for the run suffices for one trial of every setting that is compared, even if servers start
     at once."""
-    budget_ns, measure = experiment.without_soak().design.budget_ns, experiment.measure
+    budget_ns = experiment.without_soak().design.budget_ns
     budget = root.at("design").children.get("budget")
     if budget_ns is None or budget is None:
         return
     settings = experiment.settings()
     compared = min(len(settings), experiment.design.finalists) if experiment.explores else len(settings)
-    warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
-    loads = [experiment.load_for(setting) for setting in settings]
-    trial_ns = min(load.joining_ns + warmup_ns + load.duration_ns for load in loads)
+    kind, loads = kind_of(experiment), [experiment.load_for(setting) for setting in settings]
+    trial_ns = min(kind.warmup(experiment, load).shortest_ns + load.duration_ns for load in loads)
     least_ns = compared * trial_ns
     if budget_ns < least_ns:
         rest = " beside the soak" if experiment.design.soak_ns else ""

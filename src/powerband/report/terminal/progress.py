@@ -144,11 +144,8 @@ class _Progress:
 
     def begin(self, experiment: Experiment, planned: int, done: int) -> None:
         self.experiment, self.planned, self.done = experiment, planned, done
-        measure = experiment.measure
-        warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
-        self._first_guess_s = (
-            experiment.load.joining_ns + warmup_ns + experiment.load.duration_ns
-        ) / 1e9 + _START_AND_STOP_S
+        warmup_ns = kind_of(experiment).warmup(experiment, experiment.load).shortest_ns
+        self._first_guess_s = (warmup_ns + experiment.load.duration_ns) / 1e9 + _START_AND_STOP_S
         self._began_s = self._clock()
 
     def expect(self, seconds: float | None) -> None:
