@@ -140,6 +140,15 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
     assert screened_s("1,2,4", order="blocks") is None
 
 
+def test_a_budget_for_short_trials_is_enough_where_the_race_begins_with_them() -> None:
+    many = [f"threads={','.join(map(str, range(1, 31)))}"]
+    made = tune_experiment(COMMAND, many, options={"--budget": "5m", "--duration": "10s"})
+    assert made.screened_ns is not None and len(made.settings()) == 30
+    with pytest.raises(ExperimentError, match=r"30 settings of at least 1\.00 s each take 30\.0 s") as error:
+        tune_experiment(COMMAND, many, options={"--budget": "29s", "--duration": "10s"})
+    assert "load.duration" not in str(error.value), "a shorter one would change nothing"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

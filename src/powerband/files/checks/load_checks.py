@@ -79,7 +79,7 @@ def check_regret(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that the time for the run suffices for one trial of every setting that is compared, even if servers start
-    at once."""
+    at once: a short one, where the race begins with short trials."""
     budget_ns = experiment.without_soak().design.budget_ns
     budget = root.at("design").children.get("budget")
     if budget_ns is None or budget is None:
@@ -87,12 +87,14 @@ def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     settings = experiment.settings()
     compared = min(len(settings), experiment.design.finalists) if experiment.explores else len(settings)
     kind, loads = kind_of(experiment), [experiment.load_for(setting) for setting in settings]
-    trial_ns = min(kind.warmup(experiment, load).shortest_ns + load.duration_ns for load in loads)
+    short_ns = experiment.screened_ns
+    trial_ns = min(kind.warmup(experiment, load).shortest_ns + (short_ns or load.duration_ns) for load in loads)
     least_ns = compared * trial_ns
     if budget_ns < least_ns:
         rest = " beside the soak" if experiment.design.soak_ns else ""
         each = f"{compared} setting{'s' if compared > 1 else ''} of at least {format_duration(trial_ns)} each"
+        cure = "or name fewer values" if short_ns else "name fewer values, or shorten load.duration"
         yield budget.problem(
             f"{format_duration(budget_ns)}{rest} is too little for one round: {each} take {format_duration(least_ns)}, "
-            "and a comparison needs two rounds: allow more time, name fewer values, or shorten load.duration"
+            f"and a comparison needs two rounds: allow more time, {cure}"
         )
