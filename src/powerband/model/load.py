@@ -273,6 +273,11 @@ class Load(Section):
         return round(self.users / self.join_per_s * 1e9)
 
     @property
+    def least_duration_ns(self) -> int:
+        """The shortest measured time: `duration_ns`, or 0 if users leave once they have sent their requests."""
+        return self.duration_ns if self.requests_per_user is None else 0
+
+    @property
     def pauses_ns(self) -> int:
         """The mean pauses between the steps of the scenario, added up."""
         return sum(mean_ns(step.think or self.think) for step in self.scenario[:-1])

@@ -46,7 +46,8 @@ class Reach:
     """The differences that the run can detect, if equal trials differ by `noise`. `blocks`: the number of blocks that
     the plan and its budget allow. `finds`: the smallest difference detected with these blocks (0.02: 2 %), None with
     fewer than two. `margin`: the smallest difference that matters. `margin_blocks`, `margin_ns`: blocks and time needed
-    to detect `margin` nearly always; None if no plan of reasonable length does."""
+    to detect `margin` nearly always; None if no plan of reasonable length does, and `margin_ns` also if users leave
+    once they have sent their requests, since nobody knows when."""
 
     noise: Noise
     blocks: int
@@ -114,6 +115,14 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
         _reach(experiment, noise, parts),
         between_ns=(likely_ns[0], likely_ns[2]) if _varies(experiment) else None,
     )
+
+
+def _users_leave(experiment: Experiment) -> bool:
+    """True if users leave once they have sent their requests, so that `load.duration` is only the most that a trial
+    measures."""
+    varies, load_for = experiment.load_varies, experiment.load_for
+    loads = map(load_for, experiment.settings()) if varies else [experiment.load]
+    return any(load.requests_per_user is not None for load in loads)
 
 
 def _varies(experiment: Experiment) -> bool:
@@ -218,12 +227,13 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
     if requests_for(objective.metric):  # percentiles differ several times as much from start to start
         return None
     race, confidence = experiment.is_race, objective.confidence
-    held, most = parts.within(experiment.design), parts.blocks if race else None
+    leave, most = _users_leave(experiment), parts.blocks if race else None
+    held = parts if leave else parts.within(experiment.design)
     blocks = held.blocks
     finds = smallest_difference(noise.sd, held.raced, blocks, confidence, most=most) if blocks >= 2 else None
     enough = blocks_to_find(objective.margin, noise.sd, parts.raced, confidence, race=race)
     margin_ns = None
-    if enough is not None:
+    if enough is not None and not leave:
         margin_ns = round(parts.trial_ns * parts.trials(enough)) + parts.slots_ns + parts.short_ns
     return Reach(noise, blocks, finds, objective.margin, enough, margin_ns)
 
@@ -281,13 +291,16 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
 def duration_text(experiment: Experiment, expected: Forecast) -> str:
     """The time in words: `takes about 5 min (3 min to 9 min in nine of ten runs)`; of a capacity search, of which it is
     not known in how many runs, `takes about 4 min (3 min to 10 min)`. A fixed plan has in place of that range the most
-    that it can take; for the others that is many times what they ever take. On a cluster, whose nodes are not known
-    yet, it is the time on one of them."""
+    that it can take; for the others that is many times what they ever take. Where users leave once they have sent their
+    requests, only the most is known. On a cluster, whose nodes are not known yet, it is the time on one of them."""
     likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
+    where = "" if experiment.cluster is None else " on one node; nodes share its rounds"
+    if _users_leave(experiment):
+        return f"takes at most about {most}{where} (users leave once they have sent their requests)"
+    if where:
+        return f"takes about {likely}{where}"
     further = ""
-    if experiment.cluster is not None:
-        further = " on one node; nodes share its rounds"
-    elif expected.between_ns is not None:
+    if expected.between_ns is not None:
         low, high = (rough_time(each / 1e9) for each in expected.between_ns)
         of = "" if experiment.objective.is_capacity else " in nine of ten runs"
         further = f" ({low} to {high}{of})" if low != high else ""
@@ -333,11 +346,11 @@ def reach_text(reach: Reach, short: int = 0) -> str:
     eliminated early. `short`: the most blocks of short trials before a race."""
     noise = f"If {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"
-    if reach.margin_blocks is None or reach.margin_ns is None:
+    if reach.margin_blocks is None:
         wanted = f"more rounds cannot find {matters} nearly always: measure longer, or on a quieter machine"
     else:
-        needed = f"{plural(reach.margin_blocks, 'round')}, about {time_text(reach.margin_ns)}"
-        wanted = f"to find {matters} nearly always would take {needed}"
+        takes = "" if reach.margin_ns is None else f", about {time_text(reach.margin_ns)}"
+        wanted = f"to find {matters} nearly always would take {plural(reach.margin_blocks, 'round')}{takes}"
     if reach.finds is None:
         there = f"there is time for {plural(reach.blocks, 'round')}, and two are needed"
         if short:

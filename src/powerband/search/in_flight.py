@@ -93,10 +93,10 @@ class InFlight(Generic[B]):
         load = self._experiment.load
         full = {other: took_s for other, took_s in self._lasted_s.items() if other is None or other != self._short_ns}
         others = (full or self._lasted_s).items()
-        rest_s = [each - (other or load.duration_ns) / 1e9 for other, took_s in others for each in took_s]
+        rest_s = [each - (other or load.least_duration_ns) / 1e9 for other, took_s in others for each in took_s]
         if not rest_s:
             rest_s = [_START_S + kind_of(self._experiment).warmup(self._experiment, load).shortest_ns / 1e9]
-        return sum(rest_s) / len(rest_s) + (window_ns or load.duration_ns) / 1e9
+        return sum(rest_s) / len(rest_s) + (window_ns or load.least_duration_ns) / 1e9
 
     @property
     def around_s(self) -> float:

@@ -211,7 +211,7 @@ class _Rules:
     def trials_most(self) -> float:
         """An upper bound of the number of trials that fit into the budget; infinite without one."""
         budget_ns = self.experiment.design.budget_ns
-        shortest_ns = self.experiment.screened_ns or self.experiment.load.duration_ns
+        shortest_ns = self.experiment.screened_ns or self.experiment.load.least_duration_ns
         return math.inf if budget_ns is None else budget_ns / max(1, shortest_ns)
 
     def confirming(self, blocks: int) -> int:

@@ -642,6 +642,13 @@ def test_load_factors_change_the_load() -> None:
     assert (load.users, load.think) == (8, Constant(ns=10**9))
 
 
+def test_a_budget_may_be_shorter_than_the_most_that_users_take_who_leave() -> None:
+    text = with_lines("load: {users: 5, requests_per_user: 9, duration: 1h}", "design: {budget: 10m}", without="load")
+    assert parse(text).design.budget_ns == 600 * 10**9
+    with pytest.raises(ExperimentError, match="is too little for one round"):
+        parse(text.replace("requests_per_user: 9, ", ""))
+
+
 def test_keys_of_an_open_load_may_stand_and_vary_beside_a_rate() -> None:
     beside = "factors: {threads: [1], load.arrivals: [poisson, constant], load.max_in_flight: [5, 9]}"
     load = "load: {rate: 5, arrivals: constant, ramp: 1s, ramp_from: 2, max_in_flight: 7}"

@@ -13,7 +13,7 @@ from fakes.races import Outcome, result_of, threads
 from fakes.trials import experiment
 from powerband.analyze.stats.spending import share_of
 from powerband.base.machine import Noise
-from powerband.base.units import time_text
+from powerband.base.units import rough_time, time_text
 from powerband.loads import engine_limits as limits
 from powerband.loads import kind_of
 from powerband.model.deployed import Deployed
@@ -180,6 +180,31 @@ def test_the_time_is_said_as_likely_as_it_is() -> None:
     found = forecast(search, ASSUMED)
     assert found.longest_ns > 2 * found.expected_ns
     assert duration_text(search, found) == "takes about 11 min (5 min to 34 min)"
+
+
+def test_of_users_who_leave_only_the_most_is_known() -> None:
+    leaving = {"users": 10, "requests_per_user": 100, "duration": "1h"}
+    plan = made().model_copy(update={"load": Load.model_validate(leaving)})
+    found = forecast(plan, ASSUMED)
+    left = "(users leave once they have sent their requests)"
+    most = rough_time(found.longest_ns / 1e9)
+    assert duration_text(plan, found) == f"takes at most about {most} {left}"
+    many = plan.model_copy(update={"cluster": ClusterUse()})
+    assert duration_text(many, found) == f"takes at most about {most} on one node; nodes share its rounds {left}"
+    race = made(order="race", budget="10m").model_copy(update={"load": Load.model_validate(leaving)})
+    within = forecast(race, ASSUMED)
+    assert duration_text(race, within) == f"takes at most about 10 min {left}"
+    assert within.reach is not None and (within.reach.blocks, within.reach.margin_ns) == (12, None)
+    assert reach_text(within.reach).endswith("rounds.")
+
+
+def test_a_failed_trial_of_users_who_leave_does_not_end_a_run_with_a_budget() -> None:
+    load = Load.model_validate({"users": 10, "requests_per_user": 100, "duration": "1h"})
+    planner = planner_for(made(order="race", budget="10m").model_copy(update={"load": load}), 1)
+    first = planner.ask()
+    assert first is not None
+    planner.tell(replace(result_of(first, {}, 5.0), status="failed"))
+    assert planner.ask() is not None
 
 
 def test_nine_of_ten_simulated_races_end_within_the_range(monkeypatch: pytest.MonkeyPatch) -> None:

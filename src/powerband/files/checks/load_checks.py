@@ -88,7 +88,7 @@ def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     compared = min(len(settings), experiment.design.finalists) if experiment.explores else len(settings)
     kind, loads = kind_of(experiment), [experiment.load_for(setting) for setting in settings]
     short_ns = experiment.screened_ns
-    trial_ns = min(kind.warmup(experiment, load).shortest_ns + (short_ns or load.duration_ns) for load in loads)
+    trial_ns = min(kind.warmup(experiment, load).shortest_ns + (short_ns or load.least_duration_ns) for load in loads)
     least_ns = compared * trial_ns
     if budget_ns < least_ns:
         rest = " beside the soak" if experiment.design.soak_ns else ""
