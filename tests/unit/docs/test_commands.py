@@ -11,6 +11,8 @@ import pytest
 
 from fakes.pages import ROOT, command_lines, commands
 from powerband.cli import powerband
+from powerband.cli.options import parse_overrides
+from powerband.files.experiment_file import load_experiment
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "subjects").glob("*/README.md")]
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.M))
@@ -37,6 +39,17 @@ def test_a_shown_command_is_taken(page: Path, arguments: list[str]) -> None:
         powerband.commands[name].make_context(name, list(rest), parent=whole)
     except click.ClickException as error:
         pytest.fail(f"{page.name}: powerband {' '.join(arguments)}: {error.format_message()}")
+
+
+@pytest.mark.parametrize(
+    "arguments", [words for _, words in SHOWN if words[0] in ("run", "plan") and "--set" in words], ids=" ".join
+)
+def test_what_a_shown_command_sets_fits_its_file(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    asked = powerband.commands[arguments[0]].make_context(arguments[0], arguments[1:]).params
+    overrides = parse_overrides(asked["overrides"])
+    made = load_experiment(asked["file_or_name"], asked["profile"], overrides, to_run=True)
+    assert len(made.settings()) > 1
 
 
 @pytest.mark.parametrize("page", sorted({page for page, _ in SHOWN}), ids=lambda page: page.stem)

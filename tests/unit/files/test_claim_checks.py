@@ -43,6 +43,17 @@ def test_a_claim_may_name_values_that_the_server_does_not_read(holds: str) -> No
     assert claiming(holds).claims[0].holds == holds
 
 
+@pytest.mark.parametrize("overrides", [{"factors.threads": "[8, 16]"}, {"factors": "{threads: [8, 16]}"}])
+def test_a_claim_on_a_value_that_was_set_otherwise_may_be_left_out(overrides: dict[str, str]) -> None:
+    text = SERVER + 'claims: [{id: one, says: so it is, holds: "goodput[threads=64] > 1/s"}]\n'
+    with pytest.raises(ExperimentError, match=r"no value 64; .*--set 'claims=\[\]'"):
+        parse_experiment(text, "x.yaml", None, overrides)
+    assert parse_experiment(text, "x.yaml", None, {**overrides, "claims": "[]"}).claims == ()
+    with pytest.raises(ExperimentError) as error:
+        parse_experiment(text.replace("=64", "=65"), "x.yaml", None, {"load.users": "6"})
+    assert "--set" not in str(error.value), "the file's own mistake"
+
+
 def test_a_setting_stands_for_those_that_differ_in_what_is_not_read() -> None:
     made = claiming("goodput > 1/s")
     assert {of.id: stands.id for of, stands in made.kept().items()} == {

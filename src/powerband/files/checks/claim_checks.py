@@ -16,6 +16,7 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
     factors: dict[str, tuple[Level, ...]] = {
         name: tuple(level.value for level in factor.items) for name, factor in root.at("factors").children.items()
     }
+    overridden = {name for name, factor in root.at("factors").children.items() if factor.key.startswith("--set ")}
     vary = root.at("design").children.get("vary", Node("all")).value
     ids: dict[object, Node] = {}
     for claim in root.at("claims").items:
@@ -34,7 +35,9 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
         try:
             check_levels(claimed, factors)
         except ValueError as error:
-            yield text.problem(str(error))
+            named = {name for reference in claimed.references for name, _ in reference.levels}
+            cure = "; or leave the claims out with --set 'claims=[]'" if named & overridden else ""
+            yield text.problem(f"{error}{cure}")
             continue
         one_varies = vary == "one-at-a-time" and all(factors.values())
         if one_varies and not settings_of(claimed, {each: each for each in one_at_a_time(factors)}):
