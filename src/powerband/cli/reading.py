@@ -16,6 +16,9 @@ from powerband.cli.running import View, measure, tune, tuned
 if TYPE_CHECKING:
     from powerband.api.run_results import Run
 
+_TWO = "name two revisions, OLD and NEW"
+_TWO_BEFORE = f"{_TWO}, before the --"
+
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
@@ -39,8 +42,28 @@ def _options_of_tune(command: click.Command) -> click.Command:
     return command
 
 
+class _Compare(click.Command):
+    """Takes OLD and NEW from before the `--` alone: what follows it is the server's command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses like any command. Raises UsageError if a command follows `--`, and fewer than two words come before
+        it."""
+        follows = "--" in args[:-1] and not ctx.resilient_parsing
+        if not follows:
+            return super().parse_args(ctx, args)
+        at = args.index("--")
+        rest = super().parse_args(ctx, [*args[:at], "--", *args[at:]])  # the second is left among the words
+        if "--" in (ctx.params["first"], ctx.params["second"]):
+            raise click.UsageError(_TWO_BEFORE, ctx)
+        command = list(ctx.params["command"])
+        if "--" in command:
+            command.remove("--")
+        ctx.params["command"] = tuple(command)
+        return rest
+
+
 @_options_of_tune
-@click.command()
+@click.command(cls=_Compare)
 @click.argument("first", metavar="OLD")
 @click.argument("second", metavar="[NEW]", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND WITH {revision}]")
@@ -80,8 +103,8 @@ def compare(
 def _compare_revisions(
     first: str, second: str | None, command: tuple[str, ...], output: str, options: dict[str, Any]
 ) -> int:
-    if second is None:
-        raise click.UsageError("name two revisions, OLD and NEW" + (", before the --" if command else ""))
+    if not first or not second:
+        raise click.UsageError(_TWO_BEFORE if command else _TWO)
     runs, view = options.pop("runs"), View(options.pop("progress"), options.pop("live"))
     return measure(tuned(command, **options, revisions=(first, second)), runs, view, revision_answers(output))
 

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
 from powerband.api.measuring import read
-from powerband.cli import invoke
+from powerband.cli import invoke, powerband
 from powerband.cli.answering import exit_code
 from powerband.files.resolved import resolved_yaml
 from powerband.search.planners import dry_run
@@ -137,8 +137,13 @@ def test_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(tmp_path, {"threads": (1, 2)}, {"threads=1": 1.0, "threads=2": 1.0})
+    server, two = ["--", "python3", "{revision}/server.py", "{port}"], "name two revisions, OLD and NEW, before the --"
     for arguments, said in (
         ([str(run)], "compares no revisions"),
+        (["./old", *server], two),
+        (["--users", "8", "./old", "--profile", "quick", *server], two),
+        (server, two),
+        (["./old", "", *server], two),
         (["./old", "./new"], "write its command after --"),
         (["./old", "./new", "--users", "8"], "--users is for two revisions of a server, whose command is missing"),
         (["a", "b", "--maximise", "p99", "--minimise", "p99", "--", "./s", "{revision}"], "exclude each other"),
@@ -148,6 +153,21 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert said in captured.err and not captured.out
     assert invoke(["compare", "a", "b", "--", "./server", "{port}"]) == 3
     assert "revision" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["a", "b", "--", "./s", "{port}", "--", "-x"], ("a", "b", ("./s", "{port}", "--", "-x"))),
+        (["a", "--name", "--", "b", "--", "./s"], ("a", "b", ("./s",))),
+        (["a", "b", "./s", "--", "-x"], ("a", "b", ("./s", "-x"))),
+        (["a", "--"], ("a", None, ())),
+        (["a", "b"], ("a", "b", ())),
+    ],
+)
+def test_the_revisions_come_before_the_command(arguments: list[str], told: tuple[object, ...]) -> None:
+    params = powerband.commands["compare"].make_context("compare", arguments).params
+    assert (params["first"], params["second"], params["command"]) == told
 
 
 def test_a_run_as_junit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
