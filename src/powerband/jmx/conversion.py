@@ -245,11 +245,12 @@ class _Converter:
         alone = data.own or group.users == 1
         enough = group.loops is not None and group.loops <= data.count
         if data.recycled or (alone and enough):
-            if enough and not alone and group.loops != data.count:
+            if not alone and group.loops is not None and group.loops % data.count:
+                sent = "alone" if enough else "more often than the others"
                 self.findings.refuse(
                     data.element,
                     f"{group.users} users share its {data.count} rows, and with a loop count of {group.loops} each "
-                    "would send the first rows alone",
+                    f"would send the first rows {sent}",
                     "let the thread group loop without end, for a duration",
                 )
             return group

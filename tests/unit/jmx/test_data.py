@@ -94,11 +94,16 @@ def test_rows_that_threads_share_are_told_of(tmp_path: Path) -> None:
     assert not any(shared in note for note in made(tmp_path, "1,2\n", users="2", shareMode="shareMode.thread").notes)
 
 
-def test_rows_that_no_user_would_reach_are_refused(tmp_path: Path) -> None:
-    """Two users who each loop once take both rows in JMeter; here both would send the first."""
+def test_rows_that_users_would_not_send_alike_are_refused(tmp_path: Path) -> None:
+    """Two users who each loop once take both rows in JMeter; here both would send the first. In three loops each would
+    send the first twice."""
     with pytest.raises(ImportRefused, match="2 users share its 2 rows, and with a loop count of 1"):
         made(tmp_path, "1,2\n3,4\n", users="2", loops="1")
-    assert len(paths(made(tmp_path, "1,2\n3,4\n", users="2", loops="2"))) == 2
+    with pytest.raises(ImportRefused, match="loop count of 3 each would send the first rows more often"):
+        made(tmp_path, "1,2\n3,4\n", users="2", loops="3")
+    for loops in ("2", "4", "-1"):
+        assert len(paths(made(tmp_path, "1,2\n3,4\n", users="2", loops=loops))) == 2
+    assert made(tmp_path, "1,2\n3,4\n", loops="3").load.requests_per_user == 3
     own = made(tmp_path, "1,2\n3,4\n", users="2", loops="1", shareMode="shareMode.thread")
     assert paths(own) == ["/1?b=2"]
 
