@@ -85,8 +85,9 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
     """The forecast of a run, for a machine with this noise."""
     if (soak_ns := experiment.design.soak_ns) is not None:
         before = forecast(experiment.without_soak(), noise)
-        joining_ns = max(experiment.load_for(setting).joining_ns for setting in experiment.settings())
-        took_ns = _START_NS + kind_of(experiment).start_ns + joining_ns + soak_ns + _END_NS
+        kind = kind_of(experiment)
+        joining_ns = max(kind.joining_ns(experiment.load_for(setting)) for setting in experiment.settings())
+        took_ns = _START_NS + kind.start_ns + joining_ns + soak_ns + _END_NS
         between_ns = before.between_ns and (before.between_ns[0] + took_ns, before.between_ns[1] + took_ns)
         return replace(
             before,

@@ -323,7 +323,8 @@ def test_joining_users_take_their_time_and_are_told() -> None:
 def test_users_and_a_rate_begin_within_a_fixed_warm_up_unless_there_is_none(load: dict[str, Any], warmup: str) -> None:
     measured = {"repeats": 3, "warmup": warmup, "slots": False}
     plain, ramped = (
-        experiment(measure=measured, load={**load, "duration": "10s", "ramp": ramp}) for ramp in ("0s", "60s")
+        experiment(measure=measured, load={**load, "duration": "10s", "ramp": ramp}, design={"soak": "10m"})
+        for ramp in ("0s", "60s")
     )
     assert forecast(ramped, ASSUMED) == forecast(plain, ASSUMED)
     assert InFlight[Block](ramped, 1).lasts_s(None) == InFlight[Block](plain, 1).lasts_s(None)
