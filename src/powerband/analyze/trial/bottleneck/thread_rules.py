@@ -436,7 +436,9 @@ def _has_interpreters_lock(pool: WatchedPool, scene: Scene) -> bool:
 def parked_pool(scene: Scene) -> Bottleneck | None:
     """Names a pool if all its threads wait on conditions with requests in hand, for results or timers, and more
     requests queue: some runtimes sleep so. No thread is past a lock that they could wait for. Threads that run virtual
-    threads are left out: what waits holds none of them."""
+    threads are left out, and those of Go: what waits holds none of them."""
+    if scene.go_runs is not None:
+        return None
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads = pool.use.threads
         parked = pool.blocked_on("lock")

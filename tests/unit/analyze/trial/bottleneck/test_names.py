@@ -336,6 +336,18 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.DOWNSTREAM,
     ),
     (
+        "as many idle threads of Go as its dependency serves at once",
+        scene(
+            pool("server (event loop)", 0.03, poll=0.97),
+            pool("server", 0.01, lock=3.99),
+            loaded_ns=300 * MS,
+            tried=tried(4),
+            outgoing=128,
+            go_runs=1,
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
         "threads of Go that take turns to poll, and a database that serves one at a time",
         scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS, tried=tried(1), outgoing=32),
         B.DOWNSTREAM,
