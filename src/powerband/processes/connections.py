@@ -7,11 +7,20 @@ Connections over Unix sockets cannot be told from a program's own wake-up pipes,
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from powerband.base.procfs import ESTABLISHED, LISTEN, TcpSocket, all_processes, socket_inodes, tcp_sockets, tree_of
+from powerband.base.procfs import (
+    ESTABLISHED,
+    LISTEN,
+    ProcessStat,
+    TcpSocket,
+    all_processes,
+    socket_inodes,
+    tcp_sockets,
+    tree_of,
+)
 
 
 @dataclass(frozen=True)
@@ -19,11 +28,12 @@ class TreeConnections:
     """Counts of a process tree. `outgoing`: established TCP connections that the tree opened to others, or one of its
     processes to itself, as to a database within it; None if none was seen, and not all of its processes show theirs.
     `held`: by process name, the different sockets of any kind that these processes have open; without the names of
-    those that do not show it. `inside`: connections from one process of the tree to another."""
+    those that do not show it. `inside`: by process name, the connections that these processes opened to another of the
+    tree."""
 
     outgoing: int | None
     held: dict[str, int]
-    inside: int = 0
+    inside: dict[str, int] = field(default_factory=dict)
 
 
 def connections_of(root_pid: int, *, and_its_own: bool = False) -> TreeConnections:
@@ -31,7 +41,7 @@ def connections_of(root_pid: int, *, and_its_own: bool = False) -> TreeConnectio
     processes = all_processes()
     descendants = tree_of(root_pid, processes) - (set() if and_its_own else {root_pid})
     inodes: dict[str, set[str]] = {}
-    holders: defaultdict[str, set[int]] = defaultdict(set)
+    holders: defaultdict[str, set[ProcessStat]] = defaultdict(set)
     unseen: set[str] = set()
     for process in processes:
         if process.pid in descendants and process.state != "Z":
@@ -40,16 +50,17 @@ def connections_of(root_pid: int, *, and_its_own: bool = False) -> TreeConnectio
                 unseen.add(process.name)
             inodes.setdefault(process.name, set()).update(found or ())
             for inode in found or ():
-                holders[inode].add(process.pid)
+                holders[inode].add(process)
     outgoing, inside = _opened(list(tcp_sockets(root_pid)), holders)
     held = {name: len(found) for name, found in inodes.items() if name not in unseen}
     # The sockets of powerband's own keeper, which is among them, may be unseen, too: its program may have capabilities.
     return TreeConnections(outgoing if outgoing or (inodes and not unseen) else None, held, inside)
 
 
-def _opened(sockets: Sequence[TcpSocket], holders: Mapping[str, set[int]]) -> tuple[int, int]:
-    """The connections that processes opened: those that are outgoing, and those from one of them to another. `sockets`:
-    of their whole network namespace; `holders`: the processes that have a socket open, by its inode."""
+def _opened(sockets: Sequence[TcpSocket], holders: Mapping[str, set[ProcessStat]]) -> tuple[int, dict[str, int]]:
+    """The connections that processes opened: those that are outgoing, and by process name those from one of them to
+    another. `sockets`: of their whole network namespace; `holders`: the processes that have a socket open, by its
+    inode."""
     listens = {each.port: each.inode for each in sockets if each.state == LISTEN and each.inode in holders}
     # One that nobody has accepted yet belongs to no process, but its end is that of the socket that listens.
     ends = {
@@ -61,5 +72,6 @@ def _opened(sockets: Sequence[TcpSocket], holders: Mapping[str, set[int]]) -> tu
         each for each in sockets if each.state == ESTABLISHED and each.inode in holders and each.port not in listens
     ]
     others = ((each, ends.get((each.far_end, each.near_end))) for each in opened)
-    inside = sum(at is not None and holders[each.inode].isdisjoint(holders[at]) for each, at in others)
-    return len(opened) - inside, inside
+    inside = [each for each, at in others if at is not None and holders[each.inode].isdisjoint(holders[at])]
+    names = Counter(name for each in inside for name in {process.name for process in holders[each.inode]})
+    return len(opened) - len(inside), dict(names)

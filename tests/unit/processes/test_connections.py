@@ -64,21 +64,26 @@ LISTENS = TcpSocket(8000, LISTEN, "1", "00000000")
 @pytest.mark.parametrize(
     ("sockets", "outgoing", "inside"),
     [
-        pytest.param([ends("11", 40_000, 8000), ends("2", 8000, 40_000)], 0, 1, id="a proxy and its server"),
+        pytest.param([ends("11", 40_000, 8000), ends("2", 8000, 40_000)], 0, {"nginx": 1}, id="a proxy and its server"),
         pytest.param(
-            [ends("11", 40_000, 8000), ends("2", 8000, 40_000, mapped=True)], 0, 1, id="a server that listens on IPv6"
+            [ends("11", 40_000, 8000), ends("2", 8000, 40_000, mapped=True)],
+            0,
+            {"nginx": 1},
+            id="a server that listens on IPv6",
         ),
-        pytest.param([ends("11", 40_000, 8000), ends("0", 8000, 40_000)], 0, 1, id="nobody has accepted it yet"),
-        pytest.param([ends("3", 40_000, 8000), ends("2", 8000, 40_000)], 1, 0, id="a database within the server"),
-        pytest.param([ends("11", 40_000, 5432)], 1, 0, id="a server elsewhere on the machine"),
         pytest.param(
-            [ends("11", 40_000, 8000, host="0200000A"), ends("2", 8000, 40_000)], 1, 0, id="the same ports elsewhere"
+            [ends("11", 40_000, 8000), ends("0", 8000, 40_000)], 0, {"nginx": 1}, id="nobody has accepted it yet"
         ),
-        pytest.param([ends("0", 8000, 40_000), ends("2", 8000, 40_001)], 0, 0, id="callers"),
+        pytest.param([ends("3", 40_000, 8000), ends("2", 8000, 40_000)], 1, {}, id="a database within the server"),
+        pytest.param([ends("11", 40_000, 5432)], 1, {}, id="a server elsewhere on the machine"),
+        pytest.param(
+            [ends("11", 40_000, 8000, host="0200000A"), ends("2", 8000, 40_000)], 1, {}, id="the same ports elsewhere"
+        ),
+        pytest.param([ends("0", 8000, 40_000), ends("2", 8000, 40_001)], 0, {}, id="callers"),
     ],
 )
 def test_a_proxy_that_calls_the_server_behind_it_is_no_caller_of_others(
-    monkeypatch: pytest.MonkeyPatch, sockets: list[TcpSocket], outgoing: int, inside: int
+    monkeypatch: pytest.MonkeyPatch, sockets: list[TcpSocket], outgoing: int, inside: dict[str, int]
 ) -> None:
     seen = {10: set[str](), 11: {"10", "11"}, 12: {"1", "2", "3"}}
     tree = [process(10, "sh"), process(11, "nginx", parent=10), process(12, "node", parent=10)]

@@ -221,10 +221,11 @@ def _one_connection_each(alike: Sequence[WatchedPool], scene: Scene) -> bool:
         return True
     # Threads may have other names than their process, as in Java: then all sockets are theirs.
     name, held = _of_processes(alike[0]), scene.held
-    sockets = [count for of, count in held.items() if of.startswith(name)] or list(held.values())
-    if not sockets:
+    names = [of for of in held if of.startswith(name)] or list(held)
+    if not names:
         return accepts_too_late(scene)
-    threads, of_callers = sum(pool.use.threads for pool in alike), sum(sockets) - (scene.outgoing or 0)
+    of_callers = sum(held[of] - scene.inside.get(of, 0) for of in names) - (scene.outgoing or 0)
+    threads = sum(pool.use.threads for pool in alike)
     accepted = scene.present - scene.accept_queue
     return of_callers <= HELD_EACH * (threads + 1) or abs(accepted - threads) <= ABOUT * threads
 
@@ -234,7 +235,7 @@ def _behind_a_router(name: str, scene: Scene) -> bool:
     as uWSGI's does: the processes behind it take a request at a time."""
     idle = (pool for pool in scene.pools if pool.name == group_name(name, FREE))
     passes = any(pool.switches_per_s >= SERVING_WAKES * scene.rate_per_s for pool in idle)
-    opened = (scene.outgoing or 0) + scene.inside  # recordings without the second count both as the first
+    opened = (scene.outgoing or 0) + sum(scene.inside.values())  # recordings without the second count both as the first
     return passes and scene.connections_per_request <= KEPT and opened >= scene.present
 
 

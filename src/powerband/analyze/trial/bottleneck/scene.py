@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from powerband.analyze.stats.slots import NotExactError
 from powerband.analyze.trial.disturbance import foreign_allowed, of_own_service
@@ -115,8 +116,9 @@ class Scene:
     looked. It can be known where the rates of the looks do not suffice."""
     outgoing: int | None = None
     """The connections of the server's own that were open meanwhile; None if nobody looked."""
-    inside: int = 0
-    """The connections from one process of the server to another, as from a proxy, that were open meanwhile."""
+    inside: Mapping[str, int] = field(default_factory=dict)
+    """The connections from one process of the server to another, as from a proxy, that were open meanwhile, by the name
+    of the processes that opened them; empty if that is not known."""
     host_starts_per_s: float | None = None
     """Threads and processes that began on the whole host; None if they were not counted."""
     far_bits_per_s: float | None = None
@@ -311,7 +313,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         tried=_tried(evidence),
         held=evidence.looks.recorded.get("held", {}),
         outgoing=evidence.looks.recorded.get("outgoing"),
-        inside=evidence.looks.recorded.get("inside", 0),
+        inside=_inside(evidence.looks.recorded),
         host_starts_per_s=_starts(probe, start, end),
         far_bits_per_s=_received_bits_per_s(fleet) if evidence.generators else None,
         interrupted=evidence.interrupted_share(
@@ -329,6 +331,12 @@ def _tried(evidence: Evidence) -> Tried | None:
 
 def _views(evidence: Evidence) -> list[RuntimeView]:
     return [RuntimeView.from_json(view) for view in evidence.record.runtimes]
+
+
+def _inside(recorded: Mapping[str, Any]) -> Mapping[str, int]:
+    """The connections from one process of the server to another; in some records only their number is known."""
+    found = recorded.get("inside", {})
+    return found if isinstance(found, dict) else {"": found}
 
 
 def _go_runs(evidence: Evidence) -> int | None:

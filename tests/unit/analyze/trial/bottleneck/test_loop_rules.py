@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from fakes.scenes import pool, scene, tried
+from fakes.trials import Figures, experiment, record_of, spec
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
+from powerband.analyze.trial.bottleneck.scene import scene_of
 from powerband.model.bottlenecks import BottleneckName
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import merge_fleet
 
 B = BottleneckName
 
@@ -57,3 +62,14 @@ def test_workers_that_compute_are_no_loops_if_each_holds_a_connection(sockets: i
             "62 requests wait until a thread takes their connection",
         )
         assert found.advice.endswith("each serves one request at a time; from about 4 on, CPU is the limit")
+
+
+@pytest.mark.parametrize("inside", [{"nginx": 120, "node": 2}, 122])
+def test_connections_within_a_server_count_also_where_a_record_has_only_their_number(
+    inside: Mapping[str, int] | int,
+) -> None:
+    record = replace(record_of(spec(), Figures()), slots={"outgoing": 0, "inside": inside})
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    read = scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ())
+    assert sum(read.inside.values()) == 122

@@ -226,7 +226,7 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             replace(pool("python (event loop, free)", 0.02, 0.06, poll=0.92), switches_per_s=140.0),
             rate_per_s=187.0,
             tried=tried(4),
-            inside=122,
+            inside={"python": 122},
             held={"python": 274},
             connections_per_request=0.1,
         ),
@@ -244,6 +244,27 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             connections_per_request=0.1,
         ),
         B.POOL_TOO_SMALL,
+    ),
+    (
+        "8 processes that each keep five connections to a database that the same command starts",
+        scene(
+            replace(pool("gunicorn", 0.2, 0.2, socket=7.4, poll=0.2), polled=1.0),
+            tried=tried(8),
+            held={"gunicorn": 49, "redis-server": 41},
+            inside={"gunicorn": 40},
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "4 loops that hang behind a proxy that the same command starts",
+        scene(
+            replace(pool("node (event loop)", 0.03, 0.22, sleep=3.75), polled=1.0),
+            pool("nginx (event loop)", 0.05, 0.01, poll=0.94),
+            tried=tried(4),
+            held={"nginx": 130, "node": 70},
+            inside={"nginx": 64},
+        ),
+        B.EVENT_LOOP_BLOCKED,
     ),
     (
         "4 loops that hang beside their parent, which gave them the connections, and have some to a database",
