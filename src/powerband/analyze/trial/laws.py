@@ -39,15 +39,16 @@ def time_in_pool_ns(busy_threads: float, rate_per_s: float) -> float:
 
 def held_ns(pool: PoolUse, rate_per_s: float, present: float | None) -> float | None:
     """The time that a request holds a thread of this pool, on average and at least; None if no request ended.
-    `present`: the mean number of requests in the system, None if it is not known. No more threads than that have one;
-    the others wait on conditions, for events, or for the next request of their connection on its socket."""
+    `present`: the mean number of requests in the system, None if it is not known. Threads beyond that number which wait
+    on a socket may do so for the next request of their connection, and do not count. All that work count: a request may
+    hold several at once, or one after its answer."""
     if rate_per_s <= 0:
         return None
     active = active_threads(pool)
     if present is not None:
         elsewhere = pool.blocked * sum(pool.blocked_on.get(kind, 0.0) for kind in IDLE_KINDS)
         idle = max(0.0, pool.threads - present - elsewhere)
-        active = min(active - min(idle, pool.blocked * pool.blocked_on.get("socket", 0.0)), present)
+        active -= min(idle, pool.blocked * pool.blocked_on.get("socket", 0.0))
     return time_in_pool_ns(active, rate_per_s)
 
 
