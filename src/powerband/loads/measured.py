@@ -614,7 +614,8 @@ def _cure_of_starved(evidence: Evidence, metrics: Mapping[str, float], remedy: s
             f"{100 * throttled:.0f} % of its periods, and stopped both for the rest of each; give whole CPUs in its "
             "place (docker's --cpuset-cpus, cpuset.cpus of a cgroup)"
         )
-    apart = f", keep server and load generator apart ({evidence.apart})," if evidence.is_here else ""
+    together = evidence.is_here and not evidence.generators
+    apart = f", keep server and load generator apart ({evidence.apart})," if together else ""
     return f"stop other programs{apart} or {remedy}"
 
 
