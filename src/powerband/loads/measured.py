@@ -557,6 +557,7 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
     # If powerband itself chose to share the CPUs, it did so because the server takes nearly all of them.
     meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
+    decided = evidence.experiment.subject.is_own_process
     if evidence.served_by:
         cure = (
             ", and it shares CPUs with the load generator; start the server itself (docker run in place of docker "
@@ -565,7 +566,7 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
         yield Problem(
             "served_by_another",
             f"not the command's own processes serve, but {evidence.served_by}, which another program started: the "
-            f"server's CPU, memory and threads are not known{cure if evidence.is_here else ''}",
+            f"server's CPU, memory and threads are not known{cure if evidence.is_here and decided else ''}",
             fatal=False,
         )
     elif (own := evidence.own_affinity) is not None and not evidence.pinned:
@@ -580,7 +581,6 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     elif evidence.is_here and not evidence.pinned and not meant:
         known = server is not None and generator is not None
         used = f" (the server used {server:.2f}, the load generator {generator:.2f})" if known else ""
-        decided = evidence.experiment.subject.is_own_process
         pinned = "leave host.pinning on, or keep some from the server (--cpus, host.cpus)"
         yield Problem(
             "not_pinned",

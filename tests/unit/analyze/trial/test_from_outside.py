@@ -34,12 +34,14 @@ def measured(
     *,
     here: bool = True,
     own_network: bool = False,
+    served_by: str = "",
     watched: bool = False,
     subject: Subject = SUBJECT,
     **changes: Any,
 ) -> TrialResult:
     directory = TrialDir(tmp_path / "0001")
-    record = replace(record_of(spec(), figures), subject={"here": here, "own_network": own_network}, cpus={})
+    seen = {"here": here, "own_network": own_network, "served_by": served_by}
+    record = replace(record_of(spec(), figures), subject=seen, cpus={})
     write_trial(directory, record, figures)
     if not watched:
         lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
@@ -94,6 +96,19 @@ def test_advice_names_no_key_that_is_refused_for_it(tmp_path: Path, subject: Sub
         advice += [] if result.bottleneck is None else [each.advice for each in result.bottleneck.candidates]
         assert any(apart in text for text in advice)
         assert [text for text in advice if "host." in text] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "advised"), [(IN_CONTAINER.command, False), (("./gradlew", "run", "{port}", "{threads}"), True)]
+)
+def test_nobody_who_starts_a_container_is_advised_to_do_so(
+    tmp_path: Path, command: tuple[str, ...], *, advised: bool
+) -> None:
+    """Docker Desktop's own program listens for it, and whose CPUs the container has is not known."""
+    subject = Subject(name="s", command=command)
+    result = measured(tmp_path, Figures(), subject=subject, served_by="com.docker.backend (pid 7)")
+    (told,) = [problem.message for problem in result.problems if problem.code == "served_by_another"]
+    assert ("start the server itself" in told) is ("shares CPUs" in told) is advised
 
 
 @pytest.mark.parametrize("engine_wait", [0.0, 0.7])
