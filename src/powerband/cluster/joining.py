@@ -182,11 +182,11 @@ def _caller(actor: Any) -> Callable[..., Future[Any]]:
 
 
 def why_missing(error: BaseException) -> str:
-    """The reason why the actor of a node did not start, and what to do about it."""
+    """The reason why the actor of a node gave no answer, and what to do about it. `error`: that of Ray."""
     text = " ".join(str(error).split())
     if "No module named 'powerband" in text:
         return (
             "powerband is not installed in the Python that runs Ray there: pip install 'powerband[ray]' in that "
             "environment, and start Ray anew"
         )
-    return f"powerband's actor did not start: {text[:600]}"
+    return f"powerband's actor gave no answer: {text[:600]}"

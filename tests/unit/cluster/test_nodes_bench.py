@@ -75,7 +75,7 @@ def test_a_node_that_did_not_heed_a_stop_is_told_again(job: Job) -> None:
     ("error", "why"),
     [
         (TimeoutError(), "powerband's actor did not answer for 30 s"),
-        (RuntimeError("of Ray"), "powerband's actor did not start: of Ray"),
+        (RuntimeError("of Ray"), "powerband's actor gave no answer: of Ray"),
     ],
 )
 def test_a_node_that_goes_away_before_its_engine_listens_is_named(
