@@ -97,9 +97,11 @@ class Scene:
     allows_others: bool = False
     """True if the experiment allows other programs more of the CPUs than is allowed by default."""
     go_runs: int | None = None
-    """GOMAXPROCS, if a single Go program does the subject's work; else None."""
+    """GOMAXPROCS, if a single Go program does the subject's work and no other runtime is among its processes; else
+    None."""
     only_python: bool = False
-    """True if processes of Python alone do the subject's work, whatever its threads are called."""
+    """True if Python alone does the subject's work and no other runtime is among its processes, whatever its threads
+    are called."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
     beside_in_quota: float = 0.0
