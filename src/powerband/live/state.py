@@ -164,8 +164,8 @@ class SettingState:
 class TrialLine:
     """One trial of the run. `number`, `block`, `attempt` and `stage`: as in the plan; `setting`: its id. `outcome`:
     how it ended. `value`: of the objective, if the trial is valid and judged; `at_least`: it is a lower bound;
-    `because`: why it is excluded. `took_s`: from the first process to the last. `rate_per_s`: offered, if the plan sets
-    a rate for this trial."""
+    `because`: why it is excluded. `took_s`: from the start of the first process, or of the wait for a server that runs
+    already. `rate_per_s`: offered, if the plan sets a rate for this trial."""
 
     number: int
     setting: str
