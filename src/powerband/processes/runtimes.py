@@ -89,14 +89,13 @@ class Process:
 
 def runtime_views(pids: Iterable[int], working: Container[int] = ()) -> tuple[RuntimeView, ...]:
     """Returns the views of the first 64 processes; equal views are merged. `working`: the processes that do the work:
-    if none of the runtimes is known of such a one, it has a view without a name, and any other process has none. Asks
-    JVMs, which costs each some milliseconds, so it must not be called while anything is measured."""
+    if none of the runtimes is known of such a one, it has a view without a name, and any other process has none, nor
+    has one that has ended. Asks JVMs, which costs each some milliseconds, so it must not be called while anything is
+    measured."""
     found: list[RuntimeView] = []
     deadline_s = time.monotonic() + _ANSWERS_S
     for pid in sorted(pids)[:PROCESSES_MAX]:
-        view = _OTHER if pid in working else None
-        with suppress(OSError, ElfError, struct.error):
-            view = view_of(Process.of(pid), deadline_s) or view
+        view = _view_or(_OTHER if pid in working else None, pid, deadline_s)
         if view is None:
             continue
         same = next((at for at, other in enumerate(found) if replace(other, processes=1) == view), None)
@@ -105,6 +104,16 @@ def runtime_views(pids: Iterable[int], working: Container[int] = ()) -> tuple[Ru
         else:
             found[same] = replace(found[same], processes=found[same].processes + 1)
     return tuple(found)
+
+
+def _view_or(other: RuntimeView | None, pid: int, deadline_s: float) -> RuntimeView | None:
+    """The view of one process; `other` if its runtime is not known, None if it has ended."""
+    try:
+        return view_of(Process.of(pid), deadline_s) or other
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except (OSError, ElfError, struct.error):
+        return other
 
 
 def view_of(process: Process, deadline_s: float) -> RuntimeView | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from powerband.processes import runtimes
 from powerband.processes.elf import Elf, ElfError
 from powerband.processes.runtimes import Process, gomaxprocs, runtime_views, view_of
 
@@ -124,7 +125,8 @@ def test_the_collector_of_net_is_known_by_its_threads(thread: str, collector: st
 
 
 def test_this_process_is_seen_once_and_what_has_ended_not_at_all() -> None:
-    (view,) = runtime_views([os.getpid(), 2**22 + 1])
+    pids = [os.getpid(), 2**22 + 1]
+    (view,) = runtime_views(pids, working=pids)
     assert (view.runtime, view.processes, view.usable) == ("Python", 1, len(os.sched_getaffinity(0)))
     assert (view.cpus, view.source) == (os.cpu_count(), "derived")
 
@@ -138,6 +140,19 @@ def test_a_process_that_works_is_seen_also_if_its_runtime_is_not_known() -> None
             assert {view.runtime for view in runtime_views(pids, working=pids)} == {"Python", ""}
         finally:
             other.kill()
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"), [(FileNotFoundError, 0), (ProcessLookupError, 0), (PermissionError, 1), (ElfError, 1)]
+)
+def test_a_process_that_works_and_cannot_be_read_is_seen_unless_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception], seen: int
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(runtimes, "view_of", fails)
+    assert len(runtime_views([os.getpid()], working=[os.getpid()])) == seen
 
 
 def test_no_other_variable_is_kept() -> None:
