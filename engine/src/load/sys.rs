@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 pub use crate::sys::{Bell, Epoll, least_timer_slack, sleep_until};
-use crate::sys::{bind, checked, raw_address, set_option, socket_option, tcp_socket};
+use crate::sys::{bind, checked, poll, raw_address, set_option, socket_option, tcp_socket};
 
 pub type Errno = i32;
 
@@ -39,6 +39,11 @@ fn begin_connect(to: &SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Err(error),
         _ => Ok(socket),
     }
+}
+
+/// True once an attempt to connect is over, whether the connection stands or not.
+pub fn connect_is_over(fd: i32) -> bool {
+    poll(&mut [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }], Some(0)) > 0
 }
 
 /// Returns the pending error of a socket (0: none), and clears it.

@@ -428,12 +428,15 @@ impl<P: Protocol> Worker<P> {
         self.core.sweep_ns = next_ns.max(self.core.now_ns + SWEEP_NS);
     }
 
-    /// Gives up what a slot has waited for until this instant. It is read once more before that: the answer may have
-    /// come in time and have waited for this thread. Returns the instant up to which the slot may wait for what is in
-    /// flight then.
+    /// Gives up what a slot has waited for until this instant. Its socket is looked at once more before that: the
+    /// answer, or the connection, may have come in time and have waited for this thread. Returns the instant up to
+    /// which the slot may wait for what is in flight then.
     fn time_out(&mut self, index: usize, until_ns: u64, buffer: &mut [u8]) -> u64 {
-        if !matches!(self.core.slots[index].state, State::Closed | State::Connecting) {
-            self.read(index, until_ns, buffer);
+        match self.core.slots[index].state {
+            State::Closed => {}
+            State::Connecting if sys::connect_is_over(self.core.slots[index].fd) => self.connected(index, FAILED),
+            State::Connecting => {}
+            _ => self.read(index, until_ns, buffer),
         }
         let now_ns = self.core.read_clock();
         match self.protocol.waits_until(&self.core, index) {

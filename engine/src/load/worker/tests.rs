@@ -163,6 +163,35 @@ fn an_answer_that_came_in_time_is_no_timeout_although_it_is_read_late() {
     assert_eq!(answered_and_read_late(true, REQUEST_NS + SECOND_NS), [0, 1]);
 }
 
+/// Begins to connect to a server that listens or not, and looks for timeouts before it handles the end of that, once
+/// the time to connect is up. Returns how many requests ended by the timeout, how many were refused, and how many
+/// connections were opened.
+fn connected_and_seen_late(listens: bool) -> [u64; 3] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _listener = listens.then_some(listener);
+    let model = r#"{"kind": "closed", "users": 1, "requests_per_user": 1}"#;
+    let (mut worker, _) = worker(port, r#"{"name": "a"}"#, model);
+    worker.core.read_clock();
+    worker.run_due(&mut []);
+    assert_eq!(worker.core.slots[0].state, State::Connecting);
+    assert_eq!(worker.core.epoll.wait(&mut [Event { events: 0, u64: 0 }; 1], Some(SECOND_NS)), 1);
+    let slot = &mut worker.core.slots[0];
+    slot.stamp_us = slot.stamp_us.wrapping_sub((SECOND_NS / 1_000) as u32 + 1);
+    worker.core.now_ns = now_ns();
+    worker.core.sweep_ns = 0;
+    worker.run_due(&mut []);
+    let (_, report) = worker.core.recorder.finish(now_ns());
+    let [late, refused] = [Outcome::ConnectTimeout, Outcome::ConnectRefused].map(|each| each as usize);
+    [report.total.outcomes[late], report.total.outcomes[refused], report.connections.opened]
+}
+
+#[test]
+fn a_connection_that_ended_its_attempt_in_time_is_no_timeout_although_it_is_seen_late() {
+    assert_eq!(connected_and_seen_late(true), [0, 0, 1]);
+    assert_eq!(connected_and_seen_late(false), [0, 1, 0]);
+}
+
 #[test]
 fn a_connection_that_the_server_resets_as_it_accepts_it_was_opened() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
