@@ -99,6 +99,7 @@ def _setting(setting: SettingState, state: RunState) -> Row:
     effect = None
     if setting.effect is not None:
         effect = Estimate(setting.effect, setting.effect_low, setting.effect_high, 0.0, 0)
+    left = setting.left_after_block is not None
     return {
         **_fields(setting, but=("levels", "estimate", "effect_low", "effect_high", "estimates")),
         "value": setting.estimate,
@@ -106,7 +107,7 @@ def _setting(setting: SettingState, state: RunState) -> Row:
         "text": format_estimate(objective, metric),
         "interval": format_interval(objective, metric),
         "effect": [setting.effect, setting.effect_low, setting.effect_high],
-        "effect_text": "" if setting.leads or not metric else gap_range(effect, base, objective, metric),
+        "effect_text": "" if setting.leads or not metric else gap_range(effect, base, objective, metric, left=left),
         "others": {
             name: format_estimate(setting.estimates.get(metric), metric, digits=3)
             if metric in setting.estimates

@@ -6,6 +6,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
+from powerband.live.live_standing import settings_of
+from powerband.live.payload import run_row
+from powerband.live.state import RunState, RunStatus
 from powerband.model.experiment import Experiment
 from powerband.model.results import Analysis, Estimate
 from powerband.report.wording.standings import best_ranked, interval_bar, left_line, race_line, ranked, ranking
@@ -111,6 +114,24 @@ def test_the_bar_of_a_share_reaches_as_far_as_its_margin() -> None:
     lines = drawn(replace(base, objective="error_rate", settings=rows), 90)
     assert not any("◀" in line for line in lines), "no interval is beyond eight margins"
     assert any(" pts " in line for line in lines)
+
+
+def test_the_points_of_one_that_left_are_to_the_leader_of_now() -> None:
+    """Its ratio is to the leader of then, which had 0.1 % of errors: that has 0.3 % now."""
+    base, metric = after(2), "error_rate"
+    assert base.race is not None
+    first, *others = base.race.departures
+    rows = []
+    for row in base.settings:
+        value = 0.053 if row.setting == first.setting else 0.003
+        rows.append(replace(row, estimates={metric: Estimate(value, value, value, 0.95, 2)}))
+    race = replace(base.race, departures=(replace(first, effect=Estimate(53.0, 52.0, 54.0, 0.95, 2)), *others))
+    analysis = replace(base, objective=metric, direction="minimise", settings=tuple(rows), race=race)
+    (line,) = [line for line in drawn(analysis, 90) if first.setting.id in line.split()]
+    assert " +5 pts " in line
+    state = RunState("", "", RunStatus.FINISHED, objective=metric, unit="ratio", settings=settings_of(analysis))
+    (told,) = [row for row in run_row(state, "run")["settings"] if row["id"] == first.setting.id]
+    assert told["effect_text"] == "+5 pts"
 
 
 def test_a_capacity_search_shows_the_rates_tried() -> None:

@@ -188,13 +188,16 @@ def range_phrase(effect: Estimate | None, *, at_least: bool = False) -> str:
     return f"{' to '.join(ends)} %" if len(ends) > 1 else ratio_phrase(effect)
 
 
-def gap_range(effect: Estimate | None, base: Estimate | None, value: Estimate | None, metric: str) -> str:
+def gap_range(
+    effect: Estimate | None, base: Estimate | None, value: Estimate | None, metric: str, *, left: bool = False
+) -> str:
     """The change from `base` to `value` by the interval of its ratio, as `range_phrase` has it; of a share in
-    percentage points: `+0.12 to +0.68 pts`. Without a ratio, as from 0, what `gap_words` has."""
+    percentage points: `+0.12 to +0.68 pts`. Without a ratio, as from 0, what `gap_words` has; also of a share of a
+    setting that `left` a race, whose ratio is to the leader's mean of then."""
     share = METRICS[metric].unit == "ratio"
     if effect is not None and not share:
         return range_phrase(effect, at_least=is_change_bound(base, value))
-    if effect is None or effect.low is None or base is None:
+    if effect is None or effect.low is None or base is None or left:
         return gap_words(effect, base, value, metric)
     return f"{span(signed_points((end - 1) * base.value) for end in effect.ends)} pts"
 

@@ -144,10 +144,11 @@ def _race(analysis: Analysis, look: Look, width: int) -> Table:
         left = departure_of(result.setting, analysis.race)
         effect = look.effects.get(result.setting.id) if left is None else left.effect
         bar = "" if effect is None or leads else interval_bar(effect, margin, analysis.direction)
+        gap = gap_range(effect, base, objective, analysis.objective, left=left is not None)
         table.add_row(
             Text(short_id(result.setting, analysis)),
             format_estimate(objective, analysis.objective),
-            "" if leads else gap_range(effect, base, objective, analysis.objective) or ABSENT,
+            "" if leads else gap or ABSENT,
             *([Text(bar)] if drawn else []),
             "leader" if leads else state_words(result, analysis),
             style="bold" if leads else "dim" if left is not None else "",
