@@ -60,13 +60,14 @@ def capacity_change(
     if change.comparable and _conditions(first) != _conditions(second):
         because = "; ".join(filter(None, (change.because, "the two were asked to meet different conditions")))
         change = replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
-    starts, allowed = (first.starts, second.starts), second.objective.allow_failed_starts
+    starts = first.starts, second.starts
+    allowed = [search.objective.allow_failed_starts for search in (first, second)]
     verdict, because = by_starts(starts, names, error)
     if verdict is Verdict.BETTER and second.nowhere:
         return change
     found = replace(change, verdict=verdict, because=because) if because else change
     judged = {Verdict.BETTER: (1,), Verdict.EQUIVALENT: (0, 1)}.get(found.verdict, ())
-    barred = [side for side in judged if not is_allowed(starts[side].failed, starts[side].made, allowed, error)]
+    barred = [side for side in judged if not is_allowed(starts[side].failed, starts[side].made, allowed[side], error)]
     if not barred:
         return found
     because = because or ", ".join(f"{names[side]} {failed_words(starts[side])}" for side in barred)

@@ -176,20 +176,29 @@ def test_failed_starts_come_before_rates(most_per_s: float, failed: int, verdict
 
 
 @pytest.mark.parametrize(
-    ("failed", "verdict"), [((0, 0), "equivalent"), ((0, 1), "inconclusive"), ((1, 0), "inconclusive")]
+    ("failed", "allowed", "verdict"),
+    [
+        ((0, 0), (0.0, 0.0), "equivalent"),
+        ((0, 1), (0.0, 0.0), "inconclusive"),
+        ((1, 0), (0.0, 0.0), "inconclusive"),
+        ((1, 0), (0.5, 0.0), "equivalent"),
+        ((1, 0), (0.0, 0.5), "inconclusive"),
+    ],
 )
 def test_two_capacities_are_not_equivalent_where_starts_fail_that_may_not(
-    failed: tuple[int, int], verdict: str
+    failed: tuple[int, int], allowed: tuple[float, float], verdict: str
 ) -> None:
-    made: Experiment = MADE.model_copy(update={"objective": MADE.objective.model_copy(update={"margin": 0.3})})
     spec = TrialSpec(0, 30, 1, setting(1), 1, Stage.CAPACITY, 500.0)
     sides = []
-    for seed, count in enumerate(failed, start=1):
+    for seed, (count, share) in enumerate(zip(failed, allowed, strict=True), start=1):
+        asked = MADE.objective.model_copy(update={"margin": 0.3, "allow_failed_starts": share})
+        made: Experiment = MADE.model_copy(update={"objective": asked})
         lost = [result(replace(spec, number=100 + n), {}, "not_ready", "failed") for n in range(count)]
         sides.append(search_of(made, setting(1), searched(Server(), seed)[1] + lost))
     change = capacity_change(setting(1), sides[0], sides[1], ("one", "two"), 0.05)
     assert change.verdict == verdict
-    assert [f"{name} failed 1 of" in change.because for name in ("one", "two")] == [count > 0 for count in failed]
+    barred = [verdict == "inconclusive" and count > 0 for count in failed]
+    assert [f"{name} failed 1 of" in change.because for name in ("one", "two")] == barred
 
 
 def test_one_that_holds_nowhere_is_not_better_for_starting_more_often() -> None:
