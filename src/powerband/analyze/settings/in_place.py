@@ -28,8 +28,8 @@ NOT_FOUND = (
     "Only its responses were seen: the container's process was not found, so the bottleneck inside it is not known."
 )
 NO_DIFFERENCE = "No difference between the settings was found: check that the setting takes effect."
-_START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
-"""Matches `start` as a word of its own, not as the name or level of a setting."""
+_START = re.compile(r"(?<![\w.=/`-])(fresh )?start(s?)(?![\w=/`-]|\.\w)")
+"""Matches `start` as a word of its own, not in the name or level of a setting, of a program or of a file."""
 
 
 def with_unseen(

@@ -38,6 +38,7 @@ EXPERIMENT = Experiment.model_validate(
         ("Use start=4: 90 % of starts hold", "Use start=4: 90 % of trials hold"),
         ("mode=start, it was started", "mode=start, it was started"),
         ("warm-start=1 and start-up", "warm-start=1 and start-up"),
+        ("`start` in start.sh or /opt/start/it fails starts.", "`start` in start.sh or /opt/start/it fails trials."),
     ],
 )
 def test_starts_are_trials_and_names_stay(said: str, told: str) -> None:
@@ -58,6 +59,7 @@ def test_warnings_and_what_is_told_of_settings_speak_of_trials_too() -> None:
     analysis = synthetic_verdicts.race_analysis()
     advice = "the server sets its own CPU affinity: start it without taskset"
     first = replace(analysis.trials[0], problems=(Problem("own_affinity", advice, fatal=False),))
+    named = "other programs (start.sh 0.52 CPUs, /opt/start 0.20) disturbed 2 of 8 trials"
     claim, *others = synthetic.claims()
     failed = "threads=4 failed 2 of 8 starts"
     claim = replace(claim, says="More threads start later", sentence=failed, parts=())
@@ -71,12 +73,12 @@ def test_warnings_and_what_is_told_of_settings_speak_of_trials_too() -> None:
             trials=(first, *analysis.trials[1:]),
             settings=(row, *rows),
             race=replace(race, departures=(replace(race.departures[0], reason="broken in 2 of 8 starts"),)),
-            warnings=("it may miss p99 < 50ms: broken in 2 of 8 starts", f"trial 1 (threads=1): {advice}"),
+            warnings=("it may miss p99 < 50ms: broken in 2 of 8 starts", f"trial 1 (threads=1): {advice}", named),
             claims=(claim, *others),
             found=(f"Refuted: {claim.says}; {failed}.",),
         )
     )
-    assert told.warnings == ("it may miss p99 < 50ms: broken in 2 of 8 trials", f"trial 1 (threads=1): {advice}")
+    assert told.warnings == ("it may miss p99 < 50ms: broken in 2 of 8 trials", f"trial 1 (threads=1): {advice}", named)
     assert told.settings[0].capacity is not None and told.race is not None
     assert told.settings[0].capacity.note == "3 of 8 trials met the SLO"
     assert told.race.departures[0].reason == "broken in 2 of 8 trials"
