@@ -443,7 +443,7 @@ class RacePlanner:
     def _reconsider(self, named: Setting) -> None:
         """Continues the race without the setting that is being confirmed, if more of its starts failed than may.
         Settings that left as worse come back, since they may only have been worse than this one. The next winner gets
-        as many fresh starts as this one, if they fit into the budget."""
+        as many fresh starts as this one, or as many as still end within the budget."""
         starts = starts_of(self._results, named, self._experiment.objective.confidence)
         barred = judge(self._experiment, [], settings=len(self._settings), starts=starts).barred
         if not barred:
@@ -453,8 +453,7 @@ class RacePlanner:
         self._settled, self._confirming, self._ended_by, self._met = frozenset(), (), "running", False
         self._agreed, self._foreseen, self._ahead = False, (), 0
         self._trials.cut()
-        if self._trials.fits(self._wanted[1]):
-            self._confirm_blocks = self._experiment.design.confirm
+        self._confirm_blocks = self._experiment.design.confirm
         self._block_over()
 
     def _enough_confirmed(self) -> None:

@@ -447,6 +447,21 @@ def test_a_winner_that_fails_its_last_fresh_start_costs_neither_rounds_nor_the_n
     assert replay(made, results).progress == planner.progress
 
 
+def test_the_next_winner_gets_the_fresh_starts_that_still_fit_into_the_budget() -> None:
+    """Each trial takes 1 s: two rounds of three settings, and two fresh starts of two, take 10 s. threads=2 breaks an
+    invariant in the last of them; 12 s leave time for one fresh start of the two others."""
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float] | str:
+        if threads(spec) == 2 and spec.block == 3:
+            return "invariant"
+        return {"goodput_per_s": 10 ** threads(spec) * noisy(spec)}
+
+    results = run_planner(RacePlanner(race_of(3, repeats=2, budget="12s", confirm=2), 1), outcome)
+    last = [result for result in results if result.block > 3]
+    assert {result.stage for result in last} == {Stage.CONFIRM}
+    assert Counter(result.setting.id for result in last) == {"threads=0": 1, "threads=1": 1}
+
+
 def test_where_every_fresh_start_fails_no_setting_is_named() -> None:
     analysis = run_experiment(race_of(2), lambda spec: "died" if spec.stage is Stage.CONFIRM else serve(spec))
     assert analysis.answer.setting is None
