@@ -101,7 +101,7 @@ class InFlight(Generic[B]):
     @property
     def around_s(self) -> float:
         """The time in s that a trial takes besides its measured time, by `lasts_s`."""
-        return self.lasts_s(None) - self._experiment.load.duration_ns / 1e9
+        return self.lasts_s(None) - self._experiment.load.least_duration_ns / 1e9
 
     def _order(self, block: int, settings: Collection[Setting]) -> list[Setting]:
         """The settings in the random order of this block: take all, so that those that leave do not change it."""

@@ -27,6 +27,7 @@ from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.planners import planner_for
 
 ASSUMED = Noise(0.02)
+LEAVING = Load.model_validate({"users": 10, "requests_per_user": 100, "duration": "1h"})
 
 
 def made(settings: int = 4, repeats: int = 12, **design: Any) -> Experiment:
@@ -183,15 +184,14 @@ def test_the_time_is_said_as_likely_as_it_is() -> None:
 
 
 def test_of_users_who_leave_only_the_most_is_known() -> None:
-    leaving = {"users": 10, "requests_per_user": 100, "duration": "1h"}
-    plan = made().model_copy(update={"load": Load.model_validate(leaving)})
+    plan = made().model_copy(update={"load": LEAVING})
     found = forecast(plan, ASSUMED)
     left = "(users leave once they have sent their requests)"
     most = rough_time(found.longest_ns / 1e9)
     assert duration_text(plan, found) == f"takes at most about {most} {left}"
     many = plan.model_copy(update={"cluster": ClusterUse()})
     assert duration_text(many, found) == f"takes at most about {most} on one node; nodes share its rounds {left}"
-    race = made(order="race", budget="10m").model_copy(update={"load": Load.model_validate(leaving)})
+    race = made(order="race", budget="10m").model_copy(update={"load": LEAVING})
     within = forecast(race, ASSUMED)
     assert duration_text(race, within) == f"takes at most about 10 min {left}"
     assert within.reach is not None and (within.reach.blocks, within.reach.margin_ns) == (12, None)
@@ -199,12 +199,17 @@ def test_of_users_who_leave_only_the_most_is_known() -> None:
 
 
 def test_a_failed_trial_of_users_who_leave_does_not_end_a_run_with_a_budget() -> None:
-    load = Load.model_validate({"users": 10, "requests_per_user": 100, "duration": "1h"})
-    planner = planner_for(made(order="race", budget="10m").model_copy(update={"load": load}), 1)
+    planner = planner_for(made(order="race", budget="10m").model_copy(update={"load": LEAVING}), 1)
     first = planner.ask()
     assert first is not None
     planner.tell(replace(result_of(first, {}, 5.0), status="failed"))
     assert planner.ask() is not None
+
+
+def test_a_trial_of_users_who_leave_takes_time_besides_what_it_measures() -> None:
+    """As long as it takes in all, before any has shown how long its users stay."""
+    before = InFlight[Block](made().model_copy(update={"load": LEAVING}), 1)
+    assert before.around_s == before.lasts_s(None) > 0
 
 
 def test_nine_of_ten_simulated_races_end_within_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
