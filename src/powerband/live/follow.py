@@ -54,7 +54,7 @@ from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.report.wording.standings import race_line
-from powerband.search.forecast import forecast
+from powerband.search.forecast import forecast, users_leave
 from powerband.search.session import analyse_results, analyse_run
 from powerband.store import NOT_AS_WRITTEN, RunDir, TrialDir
 
@@ -110,7 +110,7 @@ class RunFollower:
         self._known = _Known()
         self._plan = Tail(self.run.plan)
         self._current: TrialFollower | None = None
-        self._guess: tuple[int, float] | None = None  # maximum number of trials, and seconds that one takes
+        self._guess: tuple[int, float | None] | None = None  # maximum number of trials, and seconds that one takes
         self._built: RunState | None = None
         self._version = 0
         self._stale = True  # True if anything but the trial in flight has changed since `_built`
@@ -473,17 +473,21 @@ class RunFollower:
             return max(0.0, self._known.left_s - max(0.0, self._clock() - began[-1]))
         gaps = [later - earlier for earlier, later in pairwise(began[-_PACE_TRIALS:]) if later > earlier]
         pace_s = statistics.median(gaps) if gaps else self._first_guess(experiment)[1]
+        if pace_s is None:
+            return None
         running_s = max(0.0, self._clock() - began[-1]) if began and state.done < len(self._known.trials) else 0.0
         soaks = any(trial.spec.stage is Stage.SOAK for trial in self._known.trials.values())
         gone_s = state.done * pace_s + running_s  # a run that was left and resumed rested meanwhile
         return experiment.design.left_s(state.planned_total - state.done, pace_s, running_s, gone_s, soaks=soaks)
 
-    def _first_guess(self, experiment: Experiment) -> tuple[int, float]:
-        """The maximum number of trials, and the duration of one in seconds, from the experiment alone."""
+    def _first_guess(self, experiment: Experiment) -> tuple[int, float | None]:
+        """The maximum number of trials, and the duration of one in seconds, from the experiment alone. None: nobody
+        knows when its users leave."""
         if self._guess is None:
             expected = forecast(experiment.without_soak(), known_noise())
             trials = expected.trials + (experiment.design.soak_ns is not None)
-            self._guess = trials, expected.expected_ns / 1e9 / max(1, expected.trials)
+            each_s = expected.expected_ns / 1e9 / max(1, expected.trials)
+            self._guess = trials, None if users_leave(experiment) else each_s
         return self._guess
 
     def _unreadable(self, because: str, status: RunStatus = RunStatus.UNREADABLE) -> RunState:

@@ -118,7 +118,7 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
     )
 
 
-def _users_leave(experiment: Experiment) -> bool:
+def users_leave(experiment: Experiment) -> bool:
     """True if users leave once they have sent their requests, so that `load.duration` is only the most that a trial
     measures."""
     varies, load_for = experiment.load_varies, experiment.load_for
@@ -228,7 +228,7 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
     if requests_for(objective.metric):  # percentiles differ several times as much from start to start
         return None
     race, confidence = experiment.is_race, objective.confidence
-    leave, most = _users_leave(experiment), parts.blocks if race else None
+    leave, most = users_leave(experiment), parts.blocks if race else None
     held = parts if leave else parts.within(experiment.design)
     blocks = held.blocks
     finds = smallest_difference(noise.sd, held.raced, blocks, confidence, most=most) if blocks >= 2 else None
@@ -296,7 +296,7 @@ def duration_text(experiment: Experiment, expected: Forecast) -> str:
     requests, only the most is known. On a cluster, whose nodes are not known yet, it is the time on one of them."""
     likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
     where = "" if experiment.cluster is None else " on one node; nodes share its rounds"
-    if _users_leave(experiment):
+    if users_leave(experiment):
         return f"takes at most about {most}{where} (users leave once they have sent their requests)"
     if where:
         return f"takes about {likely}{where}"

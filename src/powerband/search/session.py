@@ -29,7 +29,7 @@ from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
 from powerband.search.cpu_choice import CpuChoice
 from powerband.search.finished import finished_trials, keep_seen
-from powerband.search.forecast import forecast
+from powerband.search.forecast import forecast, users_leave
 from powerband.search.observer import Observer
 from powerband.search.planner import Planner
 from powerband.search.turns import Turn, TurnLog, Turns, replay
@@ -364,10 +364,11 @@ class _Session:
 
 
 def left_s(planner: Planner, experiment: Experiment, nodes: int) -> float | None:
-    """Like `Planner.left_s`; the forecast if no trial of the run has ended."""
+    """Like `Planner.left_s`; the forecast if no trial of the run has ended, None if nobody knows when users leave."""
     noise = known_noise()
     left = planner.left_s(noise, nodes)
-    if left is None and planner.progress.to_come and not experiment.objective.is_capacity:
+    foreseen = not (experiment.objective.is_capacity or users_leave(experiment))
+    if left is None and planner.progress.to_come and foreseen:
         expected = forecast(experiment, noise)
         return (expected.soak_ns + (expected.expected_ns - expected.soak_ns) / nodes) / 1e9
     return left

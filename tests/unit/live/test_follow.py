@@ -15,7 +15,7 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.finished_run import MADE, run_to_its_end
-from fakes.live_runs import exchanged, recorded, written
+from fakes.live_runs import exchanged, experiment_of, recorded, written
 from fakes.live_trials import write_lines
 from fakes.trials import failed_record, write_trial
 from powerband.analyze.settings.compare import RESUME
@@ -312,6 +312,17 @@ def test_time_left_is_that_of_the_trials_to_come(tmp_path: Path) -> None:
     with held(run):
         state = settled(RunFollower(run.path, lambda: 1000 + 12 * 10 + 8))
     assert state.eta_s == pytest.approx(42), "what the run said of itself when its last trial began"
+
+
+def test_the_time_left_is_not_guessed_where_users_leave(tmp_path: Path) -> None:
+    run, made = written(tmp_path, "run"), experiment_of(synthetic.analysis())
+    run.plan.write_text(run.plan.read_text().splitlines(keepends=True)[0])
+    for requests, known in ((None, True), (100, False)):
+        load = made.load.model_copy(update={"requests_per_user": requests})
+        run.experiment.write_text(resolved_yaml(made.model_copy(update={"load": load})))
+        with held(run):
+            state = settled(RunFollower(run.path))
+        assert state.status is RunStatus.RUNNING and (state.eta_s is not None) is known
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,19 @@ def test_the_first_guess_of_the_time_left_counts_a_ramp_within_the_warm_up_once(
     assert " left" in guessed(0) and guessed(60 * 10**9) == guessed(0)
 
 
+def test_the_time_left_is_not_guessed_where_users_leave() -> None:
+    load = EXPERIMENT.load.model_copy(update={"requests_per_user": 100})
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=120, force_terminal=True), clock) as view:
+        view.run_started(EXPERIMENT.model_copy(update={"load": load}), RunDir(Path("runs/x")), 10, 0)
+        assert "10 trials" in out.getvalue() and " left" not in out.getvalue()
+        spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1)
+        view.trial_started(spec, 10)
+        clock.now += 5
+        view.trial_ended(record(spec), synthetic.analysis().trials[0])
+    assert "about 45 s left" in out.getvalue()
+
+
 def test_the_time_left_is_within_the_budget() -> None:
     short = EXPERIMENT.model_copy(update={"design": Design(budget="1m")})
     out, clock = io.StringIO(), Clock()

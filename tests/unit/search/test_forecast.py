@@ -25,6 +25,7 @@ from powerband.search.forecast import Forecast, duration_text, forecast, found_b
 from powerband.search.in_flight import Block, InFlight
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.planners import planner_for
+from powerband.search.session import left_s
 
 ASSUMED = Noise(0.02)
 LEAVING = Load.model_validate({"users": 10, "requests_per_user": 100, "duration": "1h"})
@@ -196,6 +197,17 @@ def test_of_users_who_leave_only_the_most_is_known() -> None:
     assert duration_text(race, within) == f"takes at most about 10 min {left}"
     assert within.reach is not None and (within.reach.blocks, within.reach.margin_ns) == (12, None)
     assert reach_text(within.reach).endswith("rounds.")
+
+
+def test_the_time_left_is_not_known_before_a_trial_has_shown_when_users_leave() -> None:
+    for load, known in ((made().load, True), (LEAVING, False)):
+        plan = made().model_copy(update={"load": load})
+        planner = planner_for(plan, 1)
+        assert (left_s(planner, plan, 1) is not None) is known
+        first = planner.ask()
+        assert first is not None
+        planner.tell(result_of(first, {"goodput_per_s": 1000.0}, 5.0))
+        assert left_s(planner, plan, 1) == 47 * 5.0
 
 
 def test_a_failed_trial_of_users_who_leave_does_not_end_a_run_with_a_budget() -> None:

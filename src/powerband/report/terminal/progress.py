@@ -24,6 +24,7 @@ from powerband.report.terminal.console import Terminal
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_measured, format_number
 from powerband.report.wording.standings import left_line, metric_name, race_line, ranking
 from powerband.report.wording.words import bound_words
+from powerband.search.forecast import users_leave
 from powerband.search.observer import Observer
 from powerband.store import RunDir, TrialRecord
 
@@ -131,7 +132,7 @@ class _Progress:
         self._clock = clock
         self.experiment: Experiment | None = None
         self.planned = self.done = self._done_here = 0
-        self._first_guess_s = 0.0
+        self._first_guess_s: float | None = None  # of a trial; None: nobody knows when its users leave
         self._likely: tuple[float, float] | None = None  # seconds left, and when that was said
         self._began_s = self._trial_began_s = clock()
         self._in_flight: dict[int, tuple[TrialSpec, float]] = {}  # with the time of the beginning; nodes run several
@@ -145,7 +146,8 @@ class _Progress:
     def begin(self, experiment: Experiment, planned: int, done: int) -> None:
         self.experiment, self.planned, self.done = experiment, planned, done
         warmup_ns = kind_of(experiment).warmup(experiment, experiment.load).shortest_ns
-        self._first_guess_s = (warmup_ns + experiment.load.duration_ns) / 1e9 + _START_AND_STOP_S
+        guess_s = (warmup_ns + experiment.load.duration_ns) / 1e9 + _START_AND_STOP_S
+        self._first_guess_s = None if users_leave(experiment) else guess_s
         self._began_s = self._clock()
 
     def expect(self, seconds: float | None) -> None:
@@ -178,12 +180,14 @@ class _Progress:
 
     def left(self) -> str:
         """Returns `about 2 min left`: what was said last, or else the time for the trials still to come, at the pace of
-        those done here or at a first guess, but no longer than the budget."""
+        those done here or at a first guess, but no longer than the budget; empty without any of these."""
         if self._likely is not None:
             likely_s, said_at = self._likely
             left_s = likely_s - (self._clock() - said_at)
             return f"about {rough_time(left_s)} left" if left_s >= 1 else "nearly done"
         pace_s = (self._clock() - self._began_s) / self._done_here if self._done_here else self._first_guess_s
+        if pace_s is None:
+            return ""
         if self.spec is not None and self._done_here:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
