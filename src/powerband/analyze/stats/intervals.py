@@ -237,7 +237,8 @@ def compare_with_leader(
 
     `least`: (k,) the least standard deviation of each setting's trials, by the counting error.
 
-    `fit`: pass `fit_of(y, least)` if the same values are compared with several leaders; without it, it is made here.
+    `fit`: pass `fit_of(y, least, size)` if the same values are compared with several leaders; without it, one for logs
+    or shares is made here.
     """
     present = ~np.isnan(y)
     fit = fit or fit_of(y, least)
