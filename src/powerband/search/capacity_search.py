@@ -163,11 +163,11 @@ class CapacityPlanner(InFlight[_Round]):
         repeats_itself = not spoilt_by_others(result) and bool(fatal_codes(result) & REPEATED_CODES)
         may_repeat = wanted and spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
         if may_repeat and not repeats_itself and not self._says_something(result):
-            told.retry.append(self._again(spec))
-            if told.stage is Stage.SATURATE or self.wall_s + self._rest_s(told) <= self.budget_s:
+            again = self._again(spec)
+            lasts_s = self._rest_s(told) + self._lasts_s(again.setting, again.rate_per_s)
+            if told.stage is Stage.SATURATE or self.wall_s + lasts_s <= self.budget_s:
+                told.retry.append(again)
                 self._retries_left -= 1
-            else:
-                told.retry.pop()
 
     def _again(self, spec: TrialSpec) -> Attempt:
         """Another attempt at the same rate, unless the rate is now known to exceed what the load generator can

@@ -219,7 +219,7 @@ def test_a_failed_trial_of_users_who_leave_does_not_end_a_run_with_a_budget() ->
 
 
 def test_a_trial_of_users_who_leave_takes_time_besides_what_it_measures() -> None:
-    """As long as it takes in all, before any has shown how long its users stay."""
+    """Before a trial has shown how long its users stay, all of its time counts as time besides."""
     before = InFlight[Block](made().model_copy(update={"load": LEAVING}), 1)
     assert before.around_s == before.lasts_s(None) > 0
 

@@ -153,8 +153,8 @@ class Scale:
         return difference / ((abs(base) or 1.0) if self.relative else 1.0)
 
     def size(self, values: Array) -> float:
-        """What a standard deviation of 1 for logs is on this scale: 1 for shares, too, in their own unit; else the mean
-        size of the `values`, also 1 if all are 0. NaN values are left out."""
+        """Returns the factor that turns a standard deviation of logs into one of this scale: 1 for logs and for shares,
+        else the mean size of the `values`. It is 1 if all of them are 0; NaN values are left out."""
         mean = 1.0 if self.log or not self.relative else float(np.nanmean(np.abs(values)))
         return max(mean, SIZE_MIN) if mean else 1.0
 
