@@ -43,6 +43,7 @@ def test_an_experiment_is_as_tune_would_have_it(case: str, profile: str, tmp_pat
     assert [setting.id for setting in read_back.settings()] == ["tier=1", "tier=4"]
     assert read_back.design.confirm_early and read_back.screened_ns is None, "two settings have no short trials"
     assert read_back.measure.repeats == int(PROFILES[profile]["measure.repeats"])
+    assert read_back.host.cpus == {"jvm": "auto", "spring": "all"}[case]
 
 
 def test_an_outcome_is_what_the_analysis_says() -> None:
