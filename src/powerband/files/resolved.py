@@ -15,7 +15,8 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from powerband.base.units import duration_text
 from powerband.base.yaml_document import parse_scalar
 from powerband.loads import kind_of
-from powerband.model.experiment import Constraint, Experiment, Objective
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import Experiment, Objective
 from powerband.model.load import Constant, Exponential, Load, Uniform
 
 # Text that needs no quotes anywhere, within [..] and {..} too. All other text gets double quotes, since the emitter

@@ -581,7 +581,8 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     elif evidence.is_here and not evidence.pinned and not meant:
         known = server is not None and generator is not None
         used = f" (the server used {server:.2f}, the load generator {generator:.2f})" if known else ""
-        pinned = "leave host.pinning on, or keep some from the server (--cpus, host.cpus)"
+        kept = "keep some from the server (--cpus, host.cpus)"
+        pinned = kept if evidence.experiment.host.pinning == "auto" else f"leave host.pinning on, or {kept}"
         yield Problem(
             "not_pinned",
             f"server and load generator {'shared' if decided else 'may have shared'} CPUs{used}: each took time from "

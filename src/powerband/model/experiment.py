@@ -17,9 +17,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from powerband.base.hosts import LOADABLE, has_scheme, split_url
 from powerband.base.units import parse_quantity
-from powerband.model.claim_expression import OPERATORS, certain, parse_claim
+from powerband.model.claim_expression import parse_claim
+from powerband.model.constraint import Constraints
 from powerband.model.deployed import WrittenDeployed
-from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed, program_of
+from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, program_of
 from powerband.model.host_use import HostUse
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
@@ -236,42 +237,6 @@ SCREEN_DRAIN_NS = 500_000_000  # arbitrary: a short trial does not wait for the 
 SCREENED_MIN = 3  # settings; with two, two short trials each show too little of the noise
 SOAK_WINDOW_NS = 60_000_000_000  # a minute: long beside the collections of a JVM, short beside a soak
 CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound of an open load, or as many as the conditions allow
-
-
-class Constraint(Frozen):
-    """A condition, such as `error_rate < 1%`: `metric` (its full name) `op` `threshold` (in the metric's own unit).
-    `text`: as written."""
-
-    metric: str
-    op: Literal["<", "<=", ">", ">=", "=="]
-    threshold: float
-    text: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        return parse_constraint(value) if isinstance(value, str) else value
-
-    def holds(self, value: float) -> bool:
-        """True if the value satisfies it."""
-        return OPERATORS[self.op](value, self.threshold)
-
-
-Constraints = Annotated[tuple[Constraint, ...], BeforeValidator(listed)]
-_CONSTRAINT = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
-
-
-def parse_constraint(text: str) -> dict[str, Any]:
-    """Parses `p99 < 50ms` into the fields of a Constraint. Raises ValueError for an unknown metric, for a wrong unit,
-    and for a share that is to be less than a number from 1 on, which is meant in percent."""
-    match = _CONSTRAINT.match(text)
-    if match is None:
-        raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
-    metric = metric_named(match[1])
-    threshold = parse_quantity(match[3], metric.unit)
-    if certain(metric.name, match[2], threshold) == "always" and not match[3].endswith("%"):
-        raise ValueError(f"{text.strip()!r} holds always, since 1 is all: write {match[1]} {match[2]} {match[3]}%")
-    return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
 
 
 class Measure(Section):

@@ -20,7 +20,7 @@ FILE_PAGE = "\n".join((DOCS / f"{name}.md").read_text() for name in FILE_PAGES)
 CLI_PAGE = (DOCS / "cli.md").read_text()
 
 # Long forms of keys that are documented by their short form.
-LONG_FORMS = {load.Constant, load.Uniform, load.Exponential, experiment.Constraint}
+LONG_FORMS = {load.Constant, load.Uniform, load.Exponential}
 KEYS = [
     (model.__name__, field.alias or name)
     for model in {**vars(load), **vars(experiment)}.values()

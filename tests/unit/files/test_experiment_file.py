@@ -8,7 +8,8 @@ import pytest
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.files.experiment_file import load_experiment, load_subject, parse_experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.model.experiment import Experiment, parse_constraint
+from powerband.model.constraint import parse_constraint
+from powerband.model.experiment import Experiment
 from powerband.model.load import Constant, Exponential, Uniform
 from powerband.model.plan import Setting
 from powerband.model.subjects import render_command

@@ -57,7 +57,8 @@ def capacity_change(
     fails more than it may. `error`: the chance that the interval of the ratio may miss. `session_half`: by how much
     sessions may differ besides, on the log scale."""
     change = _by_rates(of, first, second, names, error, session_half=session_half)
-    if change.comparable and _conditions(first) != _conditions(second):
+    asked_first, asked_second = ({each.asked for each in side.objective.constraints} for side in (first, second))
+    if change.comparable and asked_first != asked_second:
         because = "; ".join(filter(None, (change.because, "the two were asked to meet different conditions")))
         change = replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
     starts = first.starts, second.starts
@@ -72,11 +73,6 @@ def capacity_change(
         return found
     because = because or ", ".join(f"{names[side]} {failed_words(starts[side])}" for side in barred)
     return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
-
-
-def _conditions(search: Search) -> set[tuple[str, str, float]]:
-    """The metric, comparison and limit of each condition, which may be written in several ways."""
-    return {(each.metric, each.op, each.threshold) for each in search.objective.constraints}
 
 
 def _by_rates(

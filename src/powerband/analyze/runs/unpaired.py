@@ -30,7 +30,8 @@ from powerband.base.errors import UsageError
 from powerband.base.units import format_value
 from powerband.loads.kind import LoadKind
 from powerband.loads.measured import least_of
-from powerband.model.experiment import Constraint, Experiment
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
@@ -113,13 +114,17 @@ def _by_common_slo(runs: Sequence[Analysis]) -> tuple[list[dict[Setting, Setting
 
 
 def _as_asked(text: str) -> tuple[str, str, float] | str:
-    """The metric, comparison and limit of a constraint, which may be written in several ways; of one that an older
-    version wrote and that is refused now, the text."""
+    """What a constraint asks, which may be written in several ways; of one that is refused now, the text."""
+    constraint = _constraint(text)
+    return text if constraint is None else constraint.asked
+
+
+def _constraint(text: str) -> Constraint | None:
+    """The constraint; None for one that an older version wrote and that is refused now."""
     try:
-        constraint = Constraint.model_validate(text)
+        return Constraint.model_validate(text)
     except ValueError:
-        return text
-    return constraint.metric, constraint.op, constraint.threshold
+        return None
 
 
 # The facts of host.json that change what a server can do; others (load average, uptime, free memory) always differ.
@@ -312,7 +317,7 @@ def _changes_at_slo(
     the error (Bonferroni). How far sessions differ is learned of the objective alone."""
     confidence = runs[0].confidence
     unlearned = max(sessions, ASSUMED, key=lambda each: each.half_width(confidence)) if sessions.sd else sessions
-    for constraint in map(Constraint.model_validate, runs[0].constraints):
+    for constraint in filter(None, map(_constraint, runs[0].constraints)):
         metric = constraint.metric
         values = [_values(run, methodcaller("get", metric), Stage.COMPARE).get(setting, []) for run in runs]
         if constraint.op == "==" or not all(values):
@@ -341,7 +346,7 @@ def _may_be_session(broken: Sequence[str], changes: Iterator[tuple[Constraint, C
     which it is not certain that the runs differ. What fails in one run only, and what is counted, is no matter of the
     day."""
     near = {
-        _as_asked(constraint.text)
+        constraint.asked
         for constraint, found in changes
         if METRICS[constraint.metric].unit not in ("ratio", "count")
         and found.verdict in (Verdict.INCONCLUSIVE, Verdict.EQUIVALENT)

@@ -72,7 +72,7 @@ from powerband.loads import kind_of
 from powerband.loads.kind import of_requests
 from powerband.loads.measured import requests_for
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Constraint
+from powerband.model.constraint import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import REVISION, Setting, format_level, number_of, numbers_of
 from powerband.model.results import AnswerKind, SettingResult, Verdict

@@ -38,7 +38,8 @@ from powerband.loads.measured import (
     least_served,
     requests_for,
 )
-from powerband.model.experiment import Constraint, Experiment, Objective
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import Experiment, Objective
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Capacity, CapacityPoint, Estimate, Starts, TrialResult

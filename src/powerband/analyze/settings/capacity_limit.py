@@ -20,7 +20,7 @@ from powerband.analyze.trial.bottleneck.clauses import of_cpus
 from powerband.base.units import format_duration, format_value, joined, plural, share
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Constraint
+from powerband.model.constraint import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage
 from powerband.model.results import Bottleneck, TrialResult

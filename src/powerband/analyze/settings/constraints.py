@@ -21,7 +21,8 @@ from powerband.base.units import format_value, percent, plural
 from powerband.loads import kind_of
 from powerband.loads.kind import CLOCK
 from powerband.loads.measured import as_judged, least_of
-from powerband.model.experiment import Constraint, Experiment, Objective
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import Experiment, Objective
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.results import Estimate, Starts
 

@@ -21,7 +21,8 @@ from powerband.analyze.stats.theory import erlang_c, machine_repairman_throughpu
 from powerband.analyze.stats.usl import fit_usl
 from powerband.base.units import format_duration, percent, significant
 from powerband.loads import kind_of
-from powerband.model.experiment import Constraint, Experiment
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
 from powerband.model.results import Answer, Estimate, RuleVerdict, SettingResult, TrialResult

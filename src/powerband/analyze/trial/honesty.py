@@ -28,7 +28,8 @@ from powerband.base.logs import out_of_memory, remedy_beside_the_heap
 from powerband.base.units import format_bytes, format_duration, format_value
 from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound
-from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Constraint
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
 from powerband.model.metrics import METRICS
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source

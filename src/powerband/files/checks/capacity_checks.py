@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node, from_plain
 from powerband.loads.kind import LoadKind
-from powerband.model.experiment import CAPACITY_USERS, parse_constraint
+from powerband.model.constraint import parse_constraint
+from powerband.model.experiment import CAPACITY_USERS
 from powerband.model.metrics import metric_named
 
 CAPACITY = "capacity_per_s"

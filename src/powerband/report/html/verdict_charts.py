@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from powerband.base.units import plural
 from powerband.loads.measured import is_lower_bound
-from powerband.model.experiment import parse_constraint
+from powerband.model.constraint import parse_constraint
 from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, CapacityPoint, PoolUse, SettingResult, TrialResult

@@ -440,6 +440,12 @@ def asked(run: Analysis, *constraints: str) -> Analysis:
         (BROKEN, asked(at_slo(10)), "inconclusive", f"only the first run has the condition {SLO}"),
         (at_slo(40), asked(at_slo(40, goodput=200), SLO, "errors < 1%"), "better", "goodput"),
         (asked(at_slo(40), SLO, "errors < 1"), at_slo(40, goodput=200), "better", "goodput"),  # of an older version
+        (
+            asked(at_slo(48.7), "errors < 1", SLO),
+            asked(at_slo(51.3, broken=True), "errors < 1", SLO),
+            "inconclusive",
+            "by no more than separate runs may differ",
+        ),
         (asked(at_slo(40), "p99<50ms"), BROKEN, "worse", "the second run violates the SLO"),
     ],
 )

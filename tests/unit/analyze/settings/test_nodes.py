@@ -13,7 +13,8 @@ from fakes.edges import capacity_experiment
 from fakes.trials import experiment as fake_experiment
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.nodes import nodes_of
-from powerband.model.experiment import Constraint, Objective
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import Objective
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Confirmation, Estimate, Problem, Race, TrialResult
 

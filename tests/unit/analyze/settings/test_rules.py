@@ -13,7 +13,8 @@ from fakes.trials import experiment
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.stats.theory import erlang_c, machine_repairman_throughput
-from powerband.model.experiment import Constraint, Objective
+from powerband.model.constraint import Constraint
+from powerband.model.experiment import Objective
 from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import (
     Analysis,

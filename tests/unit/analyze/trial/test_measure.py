@@ -29,8 +29,9 @@ from powerband.analyze.trial.faults import is_failed_start
 from powerband.analyze.trial.measure import evidence_of, measure, quantile_table
 from powerband.loads.measured import as_judged, is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.constraint import Constraint
 from powerband.model.cpu_use import CpuUse
-from powerband.model.experiment import Constraint, Measure, Objective, Subject
+from powerband.model.experiment import Measure, Objective, Subject
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Stage
@@ -165,11 +166,15 @@ def test_users_who_did_not_finish_have_no_time_to_finish(ended_by: str, tmp_path
 
 def test_without_pinning_the_subjects_share_is_of_all_cpus_and_a_note_says_so(tmp_path: Path) -> None:
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
-    for cpus in ({}, {"subject": [0, 1], "engine": [1], "probe": [1]}):
+    for pinning, cpus in (("auto", {}), ("off", {}), ("auto", {"subject": [0, 1], "engine": [1], "probe": [1]})):
         record = replace(record_of(spec(), figures), cpus=cpus)
-        result = measure(directory, write_trial(directory, record, figures), experiment())
+        shared = experiment(host={"pinning": pinning})
+        result = measure(directory, write_trial(directory, record, figures), shared)
         assert result.metrics["subject_cpu_share"] == pytest.approx(0.25)
         assert codes(result) == {"not_pinned"} and result.valid
+        (advice,) = (problem.message.rpartition("; ")[2] for problem in result.problems)
+        assert ("leave host.pinning on" in advice) is (pinning == "off")
+        assert advice.endswith("keep some from the server (--cpus, host.cpus)")
 
 
 @pytest.mark.parametrize("collected", [None, {"collecting_ns": 3e9, "busy_ns": 9e9, "cpu_ns": 1.5e9}])

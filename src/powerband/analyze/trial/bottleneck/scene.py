@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from powerband.analyze.stats.slots import NotExactError
 from powerband.analyze.trial.disturbance import foreign_allowed, of_own_service
@@ -315,7 +314,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         tried=_tried(evidence),
         held=evidence.looks.recorded.get("held", {}),
         outgoing=evidence.looks.recorded.get("outgoing"),
-        inside=_inside(evidence.looks.recorded),
+        inside=evidence.looks.recorded.get("inside", {}),
         host_starts_per_s=_starts(probe, start, end),
         far_bits_per_s=_received_bits_per_s(fleet) if evidence.generators else None,
         interrupted=evidence.interrupted_share(
@@ -333,12 +332,6 @@ def _tried(evidence: Evidence) -> Tried | None:
 
 def _views(evidence: Evidence) -> list[RuntimeView]:
     return [RuntimeView.from_json(view) for view in evidence.record.runtimes]
-
-
-def _inside(recorded: Mapping[str, Any]) -> Mapping[str, int]:
-    """The connections from one process of the server to another; in some records only their number is known."""
-    found = recorded.get("inside", {})
-    return found if isinstance(found, dict) else {"": found}
 
 
 def _go_runs(evidence: Evidence) -> int | None:

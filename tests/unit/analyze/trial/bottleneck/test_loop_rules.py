@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -64,12 +63,9 @@ def test_workers_that_compute_are_no_loops_if_each_holds_a_connection(sockets: i
         assert found.advice.endswith("each serves one request at a time; from about 4 on, CPU is the limit")
 
 
-@pytest.mark.parametrize("inside", [{"nginx": 120, "node": 2}, 122])
-def test_connections_within_a_server_count_also_where_a_record_has_only_their_number(
-    inside: Mapping[str, int] | int,
-) -> None:
-    record = replace(record_of(spec(), Figures()), slots={"outgoing": 0, "inside": inside})
+def test_connections_within_a_server_are_read_from_its_record() -> None:
+    record = replace(record_of(spec(), Figures()), slots={"outgoing": 0, "inside": {"nginx": 120, "node": 2}})
     fleet = merge_fleet(record.engines)
     assert fleet is not None
     read = scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ())
-    assert sum(read.inside.values()) == 122
+    assert read.inside == {"nginx": 120, "node": 2}
