@@ -5,7 +5,7 @@ there: which is named, and how near the figures are to those after that minute.
         [--folder runs/warm-races]
 
 `jvm` is the JDK's own server whose handler computes, `spring` Spring Boot on the subject of that name. Each race is a
-run of the profile as `tune` has it. What is true is measured in the same hours, before the first and before every third
+run of the profile as `tune` has it. What is true is measured on the same day, before its first and before every third
 race: a fresh start of both settings that is loaded for over a minute. It also shows how its own rate after its warm-up
 compares with that after a minute. One line of JSON is kept for each: called again, it goes on until there are so many.
 Nothing else should run on the machine.
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,13 @@ STARTS_OF_RACE = 3  # of each setting, in most races
 class Truth:
     """Rates of both settings after a minute of load, in the order of `TIERS`: the medians of their starts (a kept line
     has one of each, an older one several). `early`: for each start of each, the rate of the `EARLY_S` after its
-    warm-up, as a ratio to its own rate after a minute; empty: not known."""
+    warm-up, as a ratio to its own rate after a minute; empty: not known. `day`: the date; empty for older lines, which
+    are of one day."""
 
     case: str
     rates: tuple[float, ...]
     early: tuple[tuple[float, ...], ...] = ()
+    day: str = ""
 
     @property
     def best(self) -> str:
@@ -77,7 +79,7 @@ class Truth:
 @dataclass(frozen=True)
 class Outcome:
     """The result of one race. `named`: the recommended setting; `rising`: for each setting, whether its rate was still
-    rising in most of its valid trials."""
+    rising in most of its valid trials; `day`: as of a `Truth`, since a machine is not equally fast on all."""
 
     case: str
     profile: str
@@ -89,6 +91,7 @@ class Outcome:
     invalid: int
     seconds: float
     sentence: str
+    day: str = ""
 
     def figures_hold(self, truth: Truth) -> bool:
         """True if each figure is within 5 % of the truth, or is marked as rising and does not exceed the
@@ -177,19 +180,15 @@ def measured_truth(case: str, built: Path, folder: Path) -> Truth:
     return Truth(case, tuple(last for _, last in each), tuple((first / last,) for first, last in each))
 
 
-def truths_of(kept: Iterable[Truth]) -> dict[str, Truth]:
-    """The truth of each case from all its kept lines."""
-    lines: dict[str, list[Truth]] = {}
-    for row in kept:
-        lines.setdefault(row.case, []).append(row)
-    return {
-        case: Truth(
-            case,
-            tuple(statistics.median(rates) for rates in zip(*(row.rates for row in rows), strict=True)),
-            tuple(sum(each, ()) for each in zip(*(row.early for row in rows if row.early), strict=True)),
-        )
-        for case, rows in lines.items()
-    }
+def truth_of(case: str, kept: Iterable[Truth], day: str | None = None) -> Truth:
+    """The truth of a case from all its kept lines, or from those of one day."""
+    rows = [row for row in kept if row.case == case and day in (None, row.day)]
+    return Truth(
+        case,
+        tuple(statistics.median(rates) for rates in zip(*(row.rates for row in rows), strict=True)),
+        tuple(sum(each, ()) for each in zip(*(row.early for row in rows if row.early), strict=True)),
+        day or "",
+    )
 
 
 def first_and_last(events: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
@@ -227,7 +226,7 @@ def outcome(case: str, profile: str, analysis: Mapping[str, Any], seconds: float
     )
 
 
-def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
+def table(every: Sequence[Outcome], truths: Sequence[Truth]) -> str:
     """The races as a Markdown table with a line for each case and profile; races without a valid trial are not
     counted."""
     done = [row for row in every if row.kind != AnswerKind.NONE_VALID.value]
@@ -238,18 +237,18 @@ def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
     return "\n".join([head, "", *summary(done, truths)])
 
 
-def summary(done: Sequence[Outcome], truths: Mapping[str, Truth]) -> list[str]:
-    """The lines of the table."""
+def summary(done: Sequence[Outcome], truths: Sequence[Truth]) -> list[str]:
+    """The lines of the table. Each race is compared with the truth of its day."""
     lines = [
         "| case | profile | after a minute | at once, to that | races | right one named | wrong one "
         "| figures within 5 % | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for case, profile in dict.fromkeys((row.case, row.profile) for row in done):
-        rows, truth = [row for row in done if (row.case, row.profile) == (case, profile)], truths[case]
+        rows, truth = [row for row in done if (row.case, row.profile) == (case, profile)], truth_of(case, truths)
         named = sum(row.named == truth.best for row in rows)
         wrong = sum(row.named not in (None, truth.best) for row in rows)
-        holding = sum(row.figures_hold(truth) for row in rows)
+        holding = sum(row.figures_hold(truth_of(case, truths, row.day)) for row in rows)
         verdicts = [share_of(count, len(rows)).verdict(at_least=RIGHT_SHARE) for count in (named, holding)]
         lines.append(
             f"| {case} | {profile} | {' and '.join(f'{rate:,.0f}/s' for rate in truth.rates)} | "
@@ -293,15 +292,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in to_come(options.only, options.profile, done, options.races):
             if time.monotonic() >= deadline_s:
                 break
-            raced = sum(row.case == case and row.profile == options.profile for row in done)
-            if RACES_OF_A_TRUTH * sum(row.case == case for row in truths) <= raced:
-                truths.append(measured_truth(case, built[case], options.folder))
+            day = time.strftime("%Y-%m-%d")
+            raced = sum((row.case, row.profile, row.day) == (case, options.profile, day) for row in done)
+            if RACES_OF_A_TRUTH * sum((row.case, row.day) == (case, day) for row in truths) <= raced:
+                truths.append(replace(measured_truth(case, built[case], options.folder), day=day))
                 append_row(truths_kept, truths[-1])
             written = experiment(case, built[case], PROFILES[options.profile], AS_TUNE)
-            done.append(outcome(case, options.profile, *run(written, options.folder)))
+            done.append(replace(outcome(case, options.profile, *run(written, options.folder)), day=day))
             append_row(kept, done[-1])
             print(f"{case}: {done[-1].named}, {done[-1].seconds:.0f} s", file=sys.stderr, flush=True)
-    print(table(done, truths_of(truths)))
+    print(table(done, truths))
     return 0
 
 

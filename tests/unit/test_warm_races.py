@@ -25,7 +25,7 @@ from benchmarks.warm_races import (
     summary,
     table,
     to_come,
-    truths_of,
+    truth_of,
 )
 
 from powerband.files.experiment_file import parse_experiment
@@ -91,13 +91,20 @@ def test_the_first_ten_and_the_last_thirty_seconds_of_a_window_are_compared() ->
     assert first_and_last(events) == (90.0, 110.0)
 
 
-def test_a_truth_is_the_median_of_all_its_kept_lines() -> None:
+def test_a_truth_is_the_median_of_all_its_kept_lines_or_of_those_of_a_day() -> None:
     other = Truth("spring", (1.0, 2.0))
-    lines = [Truth("jvm", (rate, 2 * rate), ((rate,), (1.0,))) for rate in (3.0, 9.0, 4.0)]
-    assert truths_of([lines[0], other, *lines[1:]]) == {
-        "jvm": Truth("jvm", (4.0, 8.0), ((3.0, 9.0, 4.0), (1.0, 1.0, 1.0))),
-        "spring": other,
-    }
+    days = {3.0: "2026-11-26", 9.0: "2026-11-30", 4.0: "2026-11-26"}
+    lines = [Truth("jvm", (rate, 2 * rate), ((rate,), (1.0,)), day) for rate, day in days.items()]
+    kept = [lines[0], other, *lines[1:]]
+    assert truth_of("jvm", kept) == Truth("jvm", (4.0, 8.0), ((3.0, 9.0, 4.0), (1.0, 1.0, 1.0)))
+    assert truth_of("jvm", kept, "2026-11-26").rates == (3.5, 7.0)
+    assert truth_of("spring", kept, "") == truth_of("spring", kept) == other
+
+
+def test_a_race_is_compared_with_the_truth_of_its_day() -> None:
+    rows = [replace(RACE, day="slow", rates=(6000.0, 12000.0)), replace(RACE, day="fast", rates=(9000.0, 18000.0))]
+    truths = [replace(TRUTH, day="slow"), replace(TRUTH, day="fast", rates=(9000.0, 18000.0))]
+    assert "| jvm | normal | 7,500/s and 15,000/s | – | 2 | 2 (undecided) | 0 | 2 (undecided) |" in table(rows, truths)
 
 
 def test_three_successive_starts_are_a_group_and_the_rest_is_left_out() -> None:
@@ -111,17 +118,17 @@ def test_cases_take_turns_until_each_has_its_races_of_the_profile() -> None:
 
 def test_the_table_counts_names_and_figures() -> None:
     rows = [*[RACE] * 18, replace(RACE, named="tier=1"), replace(RACE, named=None, rates=(6000.0, 9000.0))]
-    text = table([*rows, replace(RACE, kind="none_valid", named=None)], {"jvm": TRUTH})
+    text = table([*rows, replace(RACE, kind="none_valid", named=None)], [TRUTH])
     assert "20 races (1 more without a valid trial)" in text
     assert "| jvm | normal | 6,000/s and 12,000/s | – | 20 | 18 (undecided) | 1 | 19 (undecided) | 300 |" in text
-    known = table([RACE], {"jvm": replace(TRUTH, early=((0.9, 1.0), (1.0, 1.1)))})
+    known = table([RACE], [replace(TRUTH, early=((0.9, 1.0), (1.0, 1.1)))])
     assert "| 0.95 (0.90 to 1.00) and 1.05 (1.00 to 1.10) | 1 |" in known
 
 
 def test_the_page_says_what_the_kept_races_say() -> None:
     folder = ROOT / "docs" / "methods"
     (kept,) = (folder / "data").glob("warm-races-*.jsonl")
-    truths = truths_of(read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth))
+    truths = read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth)
     page = (folder / "steady-state.md").read_text()
     assert "\n".join(summary(read_rows(kept, Outcome), truths)) in page
     assert f"data/{kept.name}" in page
@@ -131,21 +138,26 @@ def test_the_page_says_how_far_the_figures_of_the_kept_races_are_off() -> None:
     folder = ROOT / "docs" / "methods"
     (kept,) = (folder / "data").glob("warm-races-*.jsonl")
     races = read_rows(kept, Outcome)
-    truths = truths_of(read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth))
+    lines = read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth)
+    true = truth_of("jvm", lines).rates
     first, last = (
-        [100 * (race.rates[tier] / truths["jvm"].rates[tier] - 1) for race in races if race.case == "jvm"]
-        for tier in (0, 1)
+        [100 * (race.rates[tier] / true[tier] - 1) for race in races if race.case == "jvm"] for tier in (0, 1)
     )
     missed, too = ([off for off in offs if abs(off) > 100 * WITHIN] for offs in (first, last))
     assert (len(missed), len(too)) == (4, 1)
     said = f"server missed four times ({min(missed):.0f} to {max(missed):+.0f} %), level 4 once ({too[0]:.0f} %)"
     page = (folder / "steady-state.md").read_text()
     assert said in page
-    lines = read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth)
-    slowest = min(line.rates[0] for line in lines if line.case == "jvm") / truths["jvm"].rates[0] - 1
+    slowest = min(line.rates[0] for line in lines if line.case == "jvm") / true[0] - 1
     assert f"between the worst two a start for the truth was {-100 * slowest:.0f} % slower" in page
     spring = [race for race in races if race.case == "spring"]
     assert spring and [race for race in spring if "and it still got faster" not in race.sentence] == []
+    offs = [100 * (race.rates[0] / truth_of("spring", lines, race.day).rates[0] - 1) for race in spring]
+    missed = [off for off in offs if abs(off) > 100 * WITHIN]
+    apart = {line.rates[0] for line in lines if line.case == "spring" and line.day == "2026-11-30"}
+    said = f"its level 1 missed four times ({min(missed):.0f} to {max(missed):.0f} %)"
+    assert len(missed) == 4
+    assert f"{said}, where starts for the truth lay {100 * (max(apart) / min(apart) - 1):.0f} % apart" in page
 
 
 def test_the_page_says_how_the_rates_of_the_kept_starts_changed() -> None:
