@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, Route
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.live_runs import SMALL, on_nodes, recorded, written
@@ -45,6 +45,7 @@ pytestmark = pytest.mark.browser
 EVIL = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
 RACE, LARGE, REAL, EVIL_RUN = "20261121-110000-race", "20261121-100000-large", "20261119-100000-quickstart", "evil"
 Serve = Callable[[Path], Served]
+FROM_TOP = "e => e.getBoundingClientRect().top + scrollY"
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,24 @@ def test_the_ranking_is_that_of_the_analysis(visit: Open, server: Served, root: 
     assert titles[0] == "after round 5 at 99.5 % of the leader"
     page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")
     assert "threads=32" in page.locator("#ranking-chart svg").text_content()
+
+
+def test_what_is_below_the_plots_stays_in_place_while_another_trial_is_loaded(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, REAL))
+    page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")
+    button = page.locator('#plan button[data-trial="1"]')
+    button.scroll_into_view_if_needed()
+    before = button.evaluate(FROM_TOP)
+    seen: list[tuple[int, float]] = []
+
+    def look(route: Route) -> None:
+        seen.append((page.locator("#plots[data-trial]").count(), button.evaluate(FROM_TOP)))
+        route.continue_()
+
+    page.route("**/trials/*", look)
+    button.click()
+    page.wait_for_selector('#plots[data-trial="1"] canvas')
+    assert seen == [(0, pytest.approx(before, abs=1))]
 
 
 def test_the_seconds_of_a_trial_are_those_of_its_files(visit: Open, server: Served, root: Path) -> None:

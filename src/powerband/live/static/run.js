@@ -88,7 +88,7 @@ function take(told) {
   if (over && was !== undefined && was === shown) show(trialsKnown.get(was));
   else if (!chosen && !current && (run.nodes.length || shown === null)) showLast();
   tick();
-  root.dataset.ready = "yes";
+  loading.then(() => (root.dataset.ready = "yes")); // until then the plots push down what is below them
 }
 
 function head() {
@@ -146,7 +146,11 @@ onChoice((trial) => {
 
 function show(trial) {
   shown = trial.number;
-  if (at("plots").dataset.trial !== `${trial.number}`) clear(); // never show another trial's
+  if (at("plots").dataset.trial !== `${trial.number}`) {
+    const { height } = at("plots").getBoundingClientRect();
+    clear(); // never show another trial's
+    at("plots").style.minHeight = `${height}px`; // what is below stays where it is
+  }
   unread = "its seconds are being loaded";
   mark(shown);
   tick();
@@ -157,6 +161,7 @@ function show(trial) {
 function clear() {
   plots.begin();
   delete at("plots").dataset.trial;
+  at("plots").style.minHeight = "";
   before = 0;
   unread = "";
 }
@@ -166,6 +171,7 @@ async function load(trial) {
   const told = answer?.ok ? await answer.json().catch(() => null) : null;
   if (shown !== trial.number) return;
   if (told === null) {
+    at("plots").style.minHeight = "";
     unread = answer ? `its seconds could not be loaded (${answer.status})` : "the live server has stopped";
     return tick();
   }
