@@ -246,9 +246,10 @@ def summary(done: Sequence[Outcome], truths: Sequence[Truth]) -> list[str]:
     ]
     for case, profile in dict.fromkeys((row.case, row.profile) for row in done):
         rows, truth = [row for row in done if (row.case, row.profile) == (case, profile)], truth_of(case, truths)
-        named = sum(row.named == truth.best for row in rows)
-        wrong = sum(row.named not in (None, truth.best) for row in rows)
-        holding = sum(row.figures_hold(truth_of(case, truths, row.day)) for row in rows)
+        of_days = {day: truth_of(case, truths, day) for day in {row.day for row in rows}}
+        named = sum(row.named == of_days[row.day].best for row in rows)
+        wrong = sum(row.named not in (None, of_days[row.day].best) for row in rows)
+        holding = sum(row.figures_hold(of_days[row.day]) for row in rows)
         verdicts = [share_of(count, len(rows)).verdict(at_least=RIGHT_SHARE) for count in (named, holding)]
         lines.append(
             f"| {case} | {profile} | {' and '.join(f'{rate:,.0f}/s' for rate in truth.rates)} | "

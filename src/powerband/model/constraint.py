@@ -52,3 +52,11 @@ def parse_constraint(text: str) -> dict[str, Any]:
     if certain(metric.name, match[2], threshold) == "always" and not match[3].endswith("%"):
         raise ValueError(f"{text.strip()!r} holds always, since 1 is all: write {match[1]} {match[2]} {match[3]}%")
     return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
+
+
+def constraint_of(text: str) -> Constraint | None:
+    """The constraint in a text that a run of any version holds; None if an older one wrote what is refused now."""
+    try:
+        return Constraint.model_validate(text)
+    except ValueError:
+        return None

@@ -30,7 +30,7 @@ from powerband.base.errors import UsageError
 from powerband.base.units import format_value
 from powerband.loads.kind import LoadKind
 from powerband.loads.measured import least_of
-from powerband.model.constraint import Constraint
+from powerband.model.constraint import Constraint, constraint_of
 from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, metric_words
@@ -114,17 +114,9 @@ def _by_common_slo(runs: Sequence[Analysis]) -> tuple[list[dict[Setting, Setting
 
 
 def _as_asked(text: str) -> tuple[str, str, float] | str:
-    """What a constraint asks, which may be written in several ways; of one that is refused now, the text."""
-    constraint = _constraint(text)
+    """Returns what a constraint asks, however it is written. One that is refused now is returned as it is written."""
+    constraint = constraint_of(text)
     return text if constraint is None else constraint.asked
-
-
-def _constraint(text: str) -> Constraint | None:
-    """The constraint; None for one that an older version wrote and that is refused now."""
-    try:
-        return Constraint.model_validate(text)
-    except ValueError:
-        return None
 
 
 # The facts of host.json that change what a server can do; others (load average, uptime, free memory) always differ.
@@ -317,7 +309,7 @@ def _changes_at_slo(
     the error (Bonferroni). How far sessions differ is learned of the objective alone."""
     confidence = runs[0].confidence
     unlearned = max(sessions, ASSUMED, key=lambda each: each.half_width(confidence)) if sessions.sd else sessions
-    for constraint in filter(None, map(_constraint, runs[0].constraints)):
+    for constraint in filter(None, map(constraint_of, runs[0].constraints)):
         metric = constraint.metric
         values = [_values(run, methodcaller("get", metric), Stage.COMPARE).get(setting, []) for run in runs]
         if constraint.op == "==" or not all(values):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from powerband.base.units import plural
 from powerband.loads.measured import is_lower_bound
-from powerband.model.constraint import parse_constraint
+from powerband.model.constraint import constraint_of
 from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, CapacityPoint, PoolUse, SettingResult, TrialResult
@@ -225,13 +225,9 @@ def _mark(point: CapacityPoint) -> CapacityMark:
 
 
 def _limits(constraints: Sequence[str]) -> Iterator[Limit]:
-    for text in constraints:
-        try:
-            constraint = parse_constraint(text)
-        except ValueError:
-            continue  # words of an analysis written by another version
-        if str(constraint["metric"]).startswith("response_time_ns"):
-            yield Limit(float(constraint["threshold"]), text)
+    for constraint in filter(None, map(constraint_of, constraints)):
+        if constraint.metric.startswith("response_time_ns"):
+            yield Limit(constraint.threshold, constraint.text)
 
 
 def pool_trial(result: SettingResult, analysis: Analysis) -> TrialResult | None:
