@@ -112,8 +112,10 @@ def test_gos_collector_is_read_as_it_counts_itself(go_servers: dict[str, str], b
     (found,) = record.go_collected.values()
     assert found is not None and 0 < found["collecting_ns"] < found["busy_ns"]
     log = TrialDir(tmp_path / "0001").log.read_text()
-    traced_ms = sum(float(part) for line in GC_TRACE.findall(log) for part in line)
-    assert found["collecting_ns"] / 1e6 == pytest.approx(traced_ms, rel=0.1)  # it prints three digits, from the start
+    traced_ms = [sum(map(float, line)) for line in GC_TRACE.findall(log)]  # each has three digits, from the start
+    # The load may end amid a collection: Go counts it once it ends.
+    ended_ms = [pytest.approx(sum(traced_ms), rel=0.1), pytest.approx(sum(traced_ms[:-1]), rel=0.1)]
+    assert found["collecting_ns"] / 1e6 in ended_ms
 
 
 def test_a_go_program_that_does_not_collect_has_no_share(go_servers: dict[str, str], tmp_path: Path) -> None:
