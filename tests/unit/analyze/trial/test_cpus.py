@@ -226,7 +226,7 @@ def test_a_server_on_cpus_that_it_was_not_given_shares_those_of_the_load_generat
 def test_a_server_that_keeps_to_some_of_its_cpus_has_no_more(
     given: list[int], affinity: int | None, command: str, had: CpuUse, tmp_path: Path
 ) -> None:
-    """As by `numactl` or `taskset`. The CPUs of a container are not the choice of the command."""
+    """`numactl` and `taskset` choose the CPUs of a command; the engine of a container chooses its CPUs."""
     directory, figures = TrialDir(tmp_path / "0001"), Figures(cpus=4)
     cpus = {"subject": given, "engine": [3] if given else [], "probe": [], "machine": [0, 1, 2, 3]}
     record = write_trial(directory, replace(record_of(spec(), figures), cpus=cpus), figures)
